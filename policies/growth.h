@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* growth: how much new memory to ask for, and in which handles.
+ *
+ * Small class: max(granularity, 1/8 of what the home holds, at most 20 MiB), one handle.
+ * Large class: what is missing, rounded up to the granularity; up to 34 MiB as one handle, more as equal handles of at
+ * most clamp(n / 12, 16 MiB, 128 MiB) and one of a single granule last: a request that ends inside the growth then
+ * leaves a small handle broken, not a large one.
+ * Look-ahead: while reserved + n stays below peak live x (1 + slack), growth costs nothing at the peak, so a growth may
+ * be rounded up to 32 MiB as far as that allows; loops that grow step by step then make fewer driver calls. */
+#ifndef SEAM_POLICIES_GROWTH_H
+#define SEAM_POLICIES_GROWTH_H
+
+#include "policies/options.h"
+
+struct sm_growth_state {
+    uint64_t granularity; /* power of two */
+    uint64_t missing;     /* bytes that the request lacks, > 0 */
+    uint64_t home_bytes;  /* mapped in this home */
+    uint64_t reserved;    /* of the device */
+    uint64_t live_peak;   /* of the device, the request at hand included */
+    bool small_class;
+};
+
+#define SM_GROWTH_HANDLES_MAX 4096
+
+/* The least growth that serves: missing rounded up to the granularity. */
+uint64_t sm_growth_least(const struct sm_growth_state *state);
+/* What to ask for first: >= least, a multiple of the granularity. */
+uint64_t sm_growth_wanted(const struct sm_options *options, const struct sm_growth_state *state);
+
+/* Splits bytes (a multiple of the granularity) into handle sizes, in the order of their addresses.
+ * Returns: their count, at most SM_GROWTH_HANDLES_MAX; sizes[] sums up to bytes. Handles grow rather than exceed the count. */
+unsigned sm_growth_handles(const struct sm_options *options, const struct sm_growth_state *state, uint64_t bytes,
+                           uint64_t sizes[SM_GROWTH_HANDLES_MAX]);
+
+#endif
