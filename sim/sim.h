@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sim: the control side of the simulated CUDA device.
+ *
+ * The device side is the CUDA driver API itself (cuda.h); a program that links `seam_sim`, or loads the
+ * simulator as libcuda.so.1, calls it as it would call a driver. This header is what a test needs besides:
+ * start with a chosen device, break a call, let a neighbour take memory, stop a stream, look into the
+ * device's own books.
+ *
+ * The books are the device's, never the allocator's: whoever allocates, they count the same way.
+ * Thread: every function here may be called from any thread, except sim_start and sim_reset, which need that
+ * no other thread is inside a cu* or sim_* call. */
+#ifndef SEAMALLOC_SIM_SIM_H
+#define SEAMALLOC_SIM_SIM_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SIM_CONTROL __attribute__((visibility("default")))
+
+#define SIM_DEVICES_MAX 16
+
+/* When work that was put on a stream completes. */
+enum sim_streams {
+    SIM_STREAMS_IMMEDIATE, /* at once, unless its stream is held or waits for one that is */
+    SIM_STREAMS_LAG /* after `lag` further device calls (launch, copy, fill, record, query), or when waited
+                       for */
+};
+
+struct sim_config {
+    int devices;              /* 1 .. SIM_DEVICES_MAX */
+    uint64_t device_bytes;    /* memory of each device, a multiple of the granularity */
+    uint64_t granularity;     /* minimum and recommended, a power of two; 2 MiB on current devices */
+    uint64_t address_bytes;   /* budget of reserved addresses of each device; 0: what its arena holds */
+    uint64_t mappings_max;    /* mappings with access a device may have; 0: no ceiling */
+    const char *cost;         /* preset name, or the path of a cost file; NULL: "h100" */
+    enum sim_streams streams; /* see above */
+    uint64_t lag;             /* for SIM_STREAMS_LAG */
+    bool backed; /* memory is real host memory; else only the tables are kept, and copies move nothing */
+    bool partial_mappings; /* a mapping may be a part of a handle, at any offset; default: whole handles at 0
+                            */
+    bool unmap_several;    /* one unmap may take several whole adjoining mappings; default true */
+    bool vmm;              /* false: the device says that it has no VMM, and refuses the calls */
+    bool vmm_lies;         /* the device says that it has VMM, and refuses to create */
+    bool exportable;    /* false: handles with an export type are refused although the attribute says yes */
+    bool strict;        /* a violation ends the process */
+    bool uninitialised; /* cuInit has not been called yet; default: it has */
+    uint32_t stuck_ms;  /* a host wait on a held stream gives up after this; 0: never */
+};
+
+/* The device that is there when nobody says otherwise: one of 80 GiB, h100 costs, immediate streams, backed.
+ */
+SIM_CONTROL void sim_config_default(struct sim_config *config);
+
+/* Starts the device described by `config`; whatever was there before is gone, counts and faults included.
+ * No context is current afterwards. Returns false, with a message on stderr, for an impossible configuration
+ * (what was there before is then untouched). */
+SIM_CONTROL bool sim_start(const struct sim_config *config);
+
+/* The same configuration again, as new. Pointers and handles of before mean nothing any more. */
+SIM_CONTROL void sim_reset(void);
+
+/* ---- faults ---- */
+
+/* The nth (1: the next) call named `call` from now on fails with `error` and does nothing; with `forever`,
+ * all later ones too. `call` is the documented name without version suffix ("cuMemCreate"). Up to 16 rules at
+ * once. Returns false when `call` is no name of the driver API or no rule is left. */
+SIM_CONTROL bool sim_fail(const char *call, uint64_t nth, bool forever, CUresult error);
+
+/* The nth call of *any* memory, event or stream function fails (fault loops): with out of memory where the
+ * driver may run out, with CUDA_ERROR_UNKNOWN elsewhere. Queries of state that cannot fail on a healthy
+ * device (capture status, current context) are not counted. */
+SIM_CONTROL void sim_fail_any(uint64_t nth, bool forever);
+
+/* The same for the calls named in a comma-separated list. Returns false for an unknown name. */
+SIM_CONTROL bool sim_fail_any_of(const char *calls, uint64_t nth, bool forever);
+
+SIM_CONTROL void sim_fail_clear(void);
+/* Calls that failed on purpose since the start or the last sim_fail_clear. */
+SIM_CONTROL uint64_t sim_fail_hits(void);
+
+/* After this every call answers CUDA_ERROR_DEINITIALIZED, as a driver does once the process exits. */
+SIM_CONTROL void sim_deinitialise(void);
+
+/* ---- the books ---- */
+
+/* Calls of one function (documented name, versions and stream variants together), on all devices, and of all.
+ */
+SIM_CONTROL uint64_t sim_calls(const char *name);
+SIM_CONTROL uint64_t sim_calls_total(void);
+/* Calls that were answered "not supported" because the simulator does not implement them. */
+SIM_CONTROL uint64_t sim_calls_unsupported(void);
+/* Modelled nanoseconds spent in calls of one function (NULL: in all). */
+SIM_CONTROL uint64_t sim_driver_ns(const char *name);
+
+/* Bytes of physical memory in use on a device (by this process, tenants apart), and the most there ever were.
+ */
+SIM_CONTROL uint64_t sim_physical_bytes(int device);
+SIM_CONTROL uint64_t sim_physical_bytes_peak(int device);
+SIM_CONTROL uint64_t sim_mapping_count(int device);
+
+/* Another tenant of the device takes (+) or gives back (-) memory. Returns false when there is not so much.
+ */
+SIM_CONTROL bool sim_tenant(int device, int64_t bytes);
+
+struct sim_live {
+    uint64_t handles;        /* of cuMemCreate, not yet returned: referenced or still mapped */
+    uint64_t mappings;       /* of cuMemMap */
+    uint64_t reservations;   /* of cuMemAddressReserve */
+    uint64_t reserved_bytes; /* addresses in them */
+    uint64_t allocations;    /* of cuMemAlloc, cuMemAllocAsync and their like */
+    uint64_t host;           /* of cuMemHostAlloc and cuMemHostRegister */
+    uint64_t events;
+    uint64_t streams;
+    uint64_t graphs; /* graphs and executable graphs */
+    uint64_t pools;  /* made by cuMemPoolCreate */
+};
+SIM_CONTROL void sim_live(struct sim_live *live);
+
+/* Which physical byte an address means: the number of the handle (1, 2, 3 ... in order of creation, never
+ * given twice) and the offset in it. Two addresses are the same byte if and only if both agree. Plain
+ * allocations are numbered in the same sequence. Returns false where nothing is mapped. Out-parameters may be
+ * NULL. */
+SIM_CONTROL bool sim_resolve(CUdeviceptr address, uint64_t *handle_id, uint64_t *offset);
+
+/* May `device` read and write the byte at `address`? */
+SIM_CONTROL bool sim_accessible(CUdeviceptr address, int device);
+
+/* ---- streams ---- */
+
+/* While held, nothing put on the stream completes, whoever waits for it. Released work completes at once. */
+SIM_CONTROL CUresult sim_stream_hold(CUstream stream, bool hold);
+
+/* Puts work on a stream that reads and writes [base, base + size); `ns` is its modelled time. The range is
+ * checked as a kernel's would be: mapped, with access, not in use by unfinished work of another stream that
+ * is not ordered before it. size 0: work that touches nothing. */
+SIM_CONTROL CUresult sim_stream_work(CUstream stream, CUdeviceptr base, size_t size, uint64_t ns);
+
+/* Completes what is queued on a stream now (and what it waits for), held or not. */
+SIM_CONTROL CUresult sim_stream_run(CUstream stream);
+
+/* Unfinished operations on a stream. */
+SIM_CONTROL size_t sim_stream_pending(CUstream stream);
+
+/* ---- broken rules ---- */
+
+struct sim_violation {
+    const char
+        *rule; /* short name, e.g. "map-over-mapping"; sim/core/rules.h lists them with their sources */
+    const char *call; /* the driver call that broke it */
+    uint64_t base;    /* the range it is about; 0, 0 where there is none */
+    uint64_t size;
+    int device;
+    char text[160]; /* for people */
+};
+SIM_CONTROL size_t sim_violation_count(void);
+/* The i-th since the start, oldest first; the first 1,024 are kept. Returns false beyond. */
+SIM_CONTROL bool sim_violation(size_t i, struct sim_violation *violation);
+
+/* ---- the record ---- */
+
+/* Writes the device's JSON record (what SEAMALLOC_SIM_REPORT gets at exit). Returns false when it cannot. */
+SIM_CONTROL bool sim_write_record(const char *path);
+SIM_CONTROL void sim_print_record(FILE *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
