@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* crest: exact peaks of stretches of time, and the parts of reserved memory at them.
+ *
+ * Time is cut at boundaries. Between two of them the hit path keeps one running peak a level; at a boundary
+ * the piece's crest is merged into whatever covers it, and the next piece starts at the current values. */
+#include "stats/internal.h"
+
+void sm_crest_note(struct sm_stats *stats)
+{
+    if (stats->marks & SM_MARK_RESERVED)
+        stats->running_at_reserved = *stats->parts;
+    if (stats->marks & SM_MARK_ALLOCATED)
+        stats->running_at_allocated = *stats->parts;
+    stats->marks = 0;
+}
+
+void sm_crest_merge(struct sm_crest *into, const struct sm_crest *from)
+{
+    if (from->peak[SM_TRACKED_reserved] > into->peak[SM_TRACKED_reserved])
+        into->at_reserved = from->at_reserved;
+    if (from->peak[SM_TRACKED_allocated] > into->peak[SM_TRACKED_allocated])
+        into->at_allocated = from->at_allocated;
+    for (unsigned i = 0; i < SM_TRACKED_COUNT; i++)
+        if (from->peak[i] > into->peak[i])
+            into->peak[i] = from->peak[i];
+}
+
+/* The current values as a crest: what a piece of time starts from. */
+static struct sm_crest crest_now(const struct sm_stats *stats)
+{
+    struct sm_crest crest = {.at_reserved = *stats->parts, .at_allocated = *stats->parts};
+    sm_stats_tracked(stats, crest.peak);
+    return crest;
+}
+
+/* A new piece of time begins: the running peaks are the current values. */
+static void start_piece(struct sm_stats *stats)
+{
+    int64_t now[SM_TRACKED_COUNT];
+    sm_stats_tracked(stats, now);
+    stats->peak[SM_KIND_ALL].allocated = now[SM_TRACKED_allocated];
+    stats->peak[SM_KIND_ALL].requested = now[SM_TRACKED_requested];
+    stats->peak[SM_KIND_ALL].active_bytes = now[SM_TRACKED_active];
+    stats->reserved_running = now[SM_TRACKED_reserved];
+    stats->marks = SM_MARK_BOTH;
+}
+
+void sm_crest_fold(struct sm_stats *stats)
+{
+    if (stats->marks)
+        sm_crest_note(stats);
+    const struct sm_crest piece = {
+        .peak = {[SM_TRACKED_allocated] = stats->peak[SM_KIND_ALL].allocated,
+                 [SM_TRACKED_requested] = stats->peak[SM_KIND_ALL].requested,
+                 [SM_TRACKED_active] = stats->peak[SM_KIND_ALL].active_bytes,
+                 [SM_TRACKED_reserved] = stats->reserved_running},
+        .at_reserved = stats->running_at_reserved,
+        .at_allocated = stats->running_at_allocated,
+    };
+    sm_crest_merge(&stats->total, &piece);
+    start_piece(stats);
+}
+
+void sm_crest_restart(struct sm_stats *stats)
+{
+    stats->total = crest_now(stats);
+}
