@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* heap: the bookkeeping of one device's memory, in integers.
+ *
+ * Nouns, from large to small:
+ *   home    the memory of one (pool, stream, size class): a chain of extents and an index of its free ranges.
+ *   extent  one reservation of address space, tiled by blocks without gap or overlap.
+ *   handle  physical memory mapped once into an extent; a multiple of the granularity, never split.
+ *   block   [address, address + size), in one of five states.
+ *
+ *   extent  |--------------------------------- reservation ---------------------------------|
+ *   handles |   handle 0   |   handle 1   |  h2  |
+ *   blocks  | LIVE | FREE       | LIVE | PENDING |                 UNMAPPED                |
+ *
+ * Nothing here calls the driver, takes a lock or decides a policy: addresses and handle names are numbers, so that every
+ * test runs with invented ones. Records come from slabs; functions that need some say how many, and cannot fail after
+ * sm_heap_prepare() has made sure of them.
+ *
+ * The heap keeps the device's parts (base/parts.h) exactly: an O(1) change with each call, because only the handles at the
+ * two ends of a free range decide how much of it is whole.
+ *
+ * Protected by: the device's heap lock, all of it. Claim: validate.c proves every sentence above by a walk. */
+#ifndef SEAM_ALLOC_HEAP_HEAP_H
+#define SEAM_ALLOC_HEAP_HEAP_H
+
+#include "alloc/heap/index.h"
+#include "base/error.h"
+#include "base/hostmem.h"
+#include "base/parts.h"
+#include <bsd/sys/tree.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+enum sm_block_state {
+    SM_BLOCK_FREE,    /* in its home's free index */
+    SM_BLOCK_LIVE,    /* handed out; in the address index */
+    SM_BLOCK_PENDING, /* freed, its fence has not passed; in the address index no longer */
+    SM_BLOCK_LENT,    /* its bytes serve a stitched block and follow that block's state */
+    SM_BLOCK_UNMAPPED /* address space without memory */
+};
+
+/* One entry of a fence: work of a stream that a block has to wait for. The engine owns stream and event. */
+struct sm_fence {
+    struct sm_fence *next; /* of the same block */
+    void *stream;          /* struct sm_stream */
+    struct sm_block *block;
+    void *event;                   /* CUevent once recorded, else NULL */
+    TAILQ_ENTRY(sm_fence) waiting; /* in the stream's queue, in the order of recording */
+};
+
+struct sm_block {
+    uint64_t address, size; /* bytes */
+    struct sm_extent *extent;
+    struct sm_block *prev, *next; /* neighbours in the extent, by address */
+    union {
+        struct { /* FREE */
+            RB_ENTRY(sm_block) by_size;
+            uint64_t whole; /* bytes in handles that lie wholly inside */
+        };
+        struct { /* LIVE, PENDING */
+            uint64_t requested;
+            struct sm_fence *fence; /* what the block waits for once it is freed; empty for most */
+        };
+        TAILQ_ENTRY(sm_block) gap; /* UNMAPPED */
+    };
+    uint32_t birth; /* LIVE, PENDING: stamp of stats/ */
+    uint8_t state;  /* enum sm_block_state */
+    uint8_t kind;   /* LIVE, PENDING: enum sm_kind of stats/ */
+};
+
+struct sm_handle {
+    uint64_t address, size; /* where it is mapped at home; size 0: the slot is not in use */
+    uint64_t name;          /* CUmemGenericAllocationHandle */
+};
+
+struct sm_extent {
+    struct sm_home *home;
+    uint64_t base, size;
+    struct sm_block *first, *last;
+    struct sm_handle *handles; /* slots, in no order */
+    uint32_t handle_slots, handle_count, handle_hint;
+    uint32_t *granules; /* granule -> slot + 1, 0: unmapped; as long as anything was ever mapped */
+    uint64_t granule_count;
+    uint64_t mapped; /* bytes */
+    TAILQ_ENTRY(sm_extent) link;
+};
+
+RB_HEAD(sm_free_tree, sm_block);
+TAILQ_HEAD(sm_extent_list, sm_extent);
+TAILQ_HEAD(sm_gap_list, sm_block);
+
+struct sm_home_key {
+    uint64_t pool_first, pool_second; /* {0, 0}: default pool */
+    void *stream;                     /* struct sm_stream */
+    bool small_class;
+};
+
+struct sm_home {
+    struct sm_heap *heap;
+    struct sm_home_key key;
+    struct sm_free_tree free_ranges; /* by (size, address) */
+    struct sm_extent_list extents;   /* in the order of their creation */
+    struct sm_gap_list gaps;         /* UNMAPPED blocks */
+    uint64_t mapped;                 /* bytes of handles */
+    uint64_t used;                   /* bytes of LIVE, PENDING and LENT blocks */
+    uint64_t held, whole;            /* bytes of FREE blocks */
+    LIST_ENTRY(sm_home) link;
+};
+
+struct sm_heap {
+    uint64_t granularity; /* a power of two */
+    unsigned granule_shift;
+    struct sm_slab blocks, fences;
+    struct sm_index index; /* LIVE blocks by address */
+    LIST_HEAD(, sm_home) homes;
+    struct sm_parts parts;
+    uint64_t reserved;     /* bytes of handles in all homes */
+    uint64_t lost;         /* of these: handles that the driver refused to release; counted as whole_free */
+    uint64_t handles;      /* count */
+    uint64_t address_bytes; /* of all extents */
+    uint64_t segments;     /* contiguous mapped ranges */
+    uint64_t held_ranges;  /* FREE blocks with bytes in handles that are not wholly free */
+    uint64_t splits, merges; /* running counts */
+};
+
+/* ---- heap and homes ---- */
+
+/* Requires: granularity is a power of two >= 512. Allocates nothing. */
+void sm_heap_init(struct sm_heap *heap, uint64_t granularity);
+/* Gives all host memory back; knows nothing of the driver. */
+void sm_heap_fini(struct sm_heap *heap);
+
+/* Makes sure that the next `records` block records and the index entries for them are at hand.
+ * Returns: false when out of host memory; nothing changed. Cheap when they are. */
+bool sm_heap_prepare(struct sm_heap *heap, size_t records);
+
+/* Returns: a new home without extents, or NULL when out of host memory. */
+struct sm_home *sm_home_create(struct sm_heap *heap, const struct sm_home_key *key);
+/* Requires: the home has no extent. */
+void sm_home_destroy(struct sm_home *home);
+
+/* Adds a reservation, one UNMAPPED block. Returns: NULL when out of host memory.
+ * Requires: base and size are multiples of the granularity. */
+struct sm_extent *sm_extent_add(struct sm_home *home, uint64_t base, uint64_t size);
+/* Requires: nothing is mapped in it. */
+void sm_extent_remove(struct sm_extent *extent);
+
+/* ---- blocks ---- */
+
+/* The smallest free range >= size, the lowest address among equals; NULL if there is none. O(log n). */
+struct sm_block *sm_home_best_fit(struct sm_home *home, uint64_t size);
+struct sm_block *sm_home_largest(struct sm_home *home);
+
+/* FREE -> LIVE: the block's low end becomes the block, the rest stays free when split is true and size is smaller.
+ * Requires: block FREE, size <= block->size, both multiples of 512; one record prepared when it splits. */
+void sm_block_take(struct sm_block *block, uint64_t size, uint64_t requested, bool split);
+/* The same from an address inside the block: what lies before stays free. Requires: two records prepared.
+ * Returns: the LIVE block. */
+struct sm_block *sm_block_take_at(struct sm_block *block, uint64_t address, uint64_t size, uint64_t requested);
+/* LIVE -> PENDING: leaves the address index. */
+void sm_block_pend(struct sm_block *block);
+/* LIVE or PENDING -> FREE; joins free neighbours. The record may be gone afterwards.
+ * Returns: the free range that now holds the bytes. */
+struct sm_block *sm_block_give(struct sm_block *block);
+
+/* ---- memory ---- */
+
+/* The least number of granules that must be mapped in this gap, from its low end, for a range >= size to exist there together
+ * with its free neighbours; bytes. Returns: 0 when the gap cannot hold it. */
+uint64_t sm_gap_missing(const struct sm_heap *heap, const struct sm_block *gap, uint64_t size);
+/* The gap that needs the fewest bytes for a range >= size, the lowest address among equals; NULL if none can hold it. */
+struct sm_block *sm_home_best_gap(struct sm_home *home, uint64_t size, uint64_t *missing);
+
+/* Makes room in the extent's tables for `count` handles that end at most at `end` (an address).
+ * Returns: false when out of host memory; nothing changed. */
+bool sm_extent_prepare(struct sm_extent *extent, uint64_t end, uint32_t count);
+/* Handles now lie at the gap's low end, one after the other: that much of it becomes FREE and joins its free neighbours.
+ * Requires: sizes sum to at most the gap's size; extent prepared; one block record prepared. Returns: the free range. */
+struct sm_block *sm_gap_fill(struct sm_block *gap, const uint64_t *sizes, const uint64_t *names, uint32_t count);
+
+/* The whole handles inside a FREE block leave it: [*from, *to), at most `most` bytes of them (whole handles, from the high
+ * end; at least one if there is one). They become an UNMAPPED block whose handles are still listed, so that nobody takes them
+ * while the driver unmaps them. Requires: two block records prepared. Returns: that block; NULL when no whole handle lies inside. */
+struct sm_block *sm_block_carve(struct sm_block *block, uint64_t most);
+/* The handle at an address of a carved block. */
+struct sm_handle *sm_extent_handle_at(const struct sm_extent *extent, uint64_t address);
+/* Memory [address, address + size) of a carved block is gone from the driver: forgets its handles. lost: unmapped, but not released. */
+void sm_carved_forget(struct sm_block *carved, uint64_t address, uint64_t size, bool lost);
+/* The carved block's memory from `from` on could not be given back and is still mapped: FREE again.
+ * The unmapped part before it stays UNMAPPED. Requires: one block record prepared. */
+void sm_carved_return(struct sm_block *carved, uint64_t from);
+/* The carved block is empty now: joins neighbouring gaps. */
+void sm_carved_close(struct sm_block *carved);
+/* A lost handle was released after all. */
+void sm_heap_found(struct sm_heap *heap, uint64_t size);
+
+/* First handle boundary >= address and last one <= address, inside the extent's mapped ranges. */
+uint64_t sm_extent_boundary_up(const struct sm_extent *extent, uint64_t address);
+uint64_t sm_extent_boundary_down(const struct sm_extent *extent, uint64_t address);
+
+/* ---- checking ---- */
+
+/* Walks everything. Returns: SEAM_OK, or SEAM_E_STATE with the first contradiction. */
+seam_result sm_heap_validate(struct sm_heap *heap, struct sm_error *error);
+
+static inline uint64_t sm_block_end(const struct sm_block *block)
+{
+    return block->address + block->size;
+}
+
+static inline struct sm_heap *sm_block_heap(const struct sm_block *block)
+{
+    return block->extent->home->heap;
+}
+
+int sm_free_order(const struct sm_block *a, const struct sm_block *b);
+RB_PROTOTYPE(sm_free_tree, sm_block, by_size, sm_free_order)
+
+#endif

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* home: blocks of a home, from free to live and back.
+ *
+ * 1. A request takes the smallest free range that holds it, the lowest address among equals, so that high memory drains.
+ * 2. It gets the range's low end; the rest stays free.
+ * 3. A block that comes back joins its free neighbours, byte for byte, across the borders of handles.
+ *
+ * Cost: O(log n) for n free ranges of the home. Protected by: the device's heap lock. */
+#include "alloc/heap/internal.h"
+#include "base/align.h"
+#include "base/log.h"
+
+int sm_free_order(const struct sm_block *a, const struct sm_block *b)
+{
+    if (a->size != b->size)
+        return a->size < b->size ? -1 : 1;
+    return a->address < b->address ? -1 : a->address > b->address;
+}
+
+RB_GENERATE(sm_free_tree, sm_block, by_size, sm_free_order)
+
+void sm_heap_init(struct sm_heap *heap, uint64_t granularity)
+{
+    SM_ASSERT(sm_is_pow2(granularity) && granularity >= 512);
+    *heap = (struct sm_heap){.granularity = granularity, .granule_shift = sm_log2(granularity)};
+    sm_slab_init(&heap->blocks, sizeof(struct sm_block));
+    sm_slab_init(&heap->fences, sizeof(struct sm_fence));
+    LIST_INIT(&heap->homes);
+}
+
+void sm_heap_fini(struct sm_heap *heap)
+{
+    struct sm_home *home;
+    while ((home = LIST_FIRST(&heap->homes))) {
+        struct sm_extent *extent;
+        while ((extent = TAILQ_FIRST(&home->extents))) {
+            TAILQ_REMOVE(&home->extents, extent, link);
+            sm_hostmem_put(extent->handles, extent->handle_slots * sizeof(*extent->handles));
+            sm_hostmem_put(extent->granules, extent->granule_count * sizeof(*extent->granules));
+            sm_hostmem_put(extent, sizeof(*extent));
+        }
+        LIST_REMOVE(home, link);
+        sm_hostmem_put(home, sizeof(*home));
+    }
+    sm_slab_fini(&heap->blocks);
+    sm_slab_fini(&heap->fences);
+    sm_index_fini(&heap->index);
+}
+
+bool sm_heap_prepare(struct sm_heap *heap, size_t records)
+{
+    if (heap->blocks.capacity - heap->blocks.count >= records)
+        return true;
+    /* The index first: it has room for every record that exists, so that an insertion never fails. Slab chunks double,
+     * and the index follows whatever capacity they end at. */
+    return sm_slab_reserve(&heap->blocks, records) && sm_index_reserve(&heap->index, heap->blocks.capacity);
+}
+
+struct sm_home *sm_home_create(struct sm_heap *heap, const struct sm_home_key *key)
+{
+    struct sm_home *home = sm_hostmem_get(sizeof(*home));
+    if (!home)
+        return NULL;
+    home->heap = heap;
+    home->key = *key;
+    RB_INIT(&home->free_ranges);
+    TAILQ_INIT(&home->extents);
+    TAILQ_INIT(&home->gaps);
+    LIST_INSERT_HEAD(&heap->homes, home, link);
+    return home;
+}
+
+void sm_home_destroy(struct sm_home *home)
+{
+    SM_ASSERT(TAILQ_EMPTY(&home->extents));
+    LIST_REMOVE(home, link);
+    sm_hostmem_put(home, sizeof(*home));
+}
+
+struct sm_block *sm_block_divide(struct sm_block *left, uint64_t address)
+{
+    struct sm_block *right = sm_slab_take(&sm_block_heap(left)->blocks);
+    SM_ASSERT(right && address > left->address && address < sm_block_end(left));
+    right->address = address;
+    right->size = sm_block_end(left) - address;
+    right->extent = left->extent;
+    right->state = left->state;
+    right->prev = left;
+    right->next = left->next;
+    if (right->next)
+        right->next->prev = right;
+    else
+        left->extent->last = right;
+    left->next = right;
+    left->size = address - left->address;
+    return right;
+}
+
+void sm_block_absorb(struct sm_block *left, struct sm_block *right)
+{
+    SM_ASSERT(left->next == right && sm_block_end(left) == right->address);
+    left->size += right->size;
+    left->next = right->next;
+    if (left->next)
+        left->next->prev = left;
+    else
+        left->extent->last = left;
+    sm_slab_give(&sm_block_heap(left)->blocks, right);
+}
+
+/* Moves a free range's bytes into (+1) or out of (-1) the sums. */
+static void count_free(struct sm_block *block, int sign)
+{
+    struct sm_home *home = block->extent->home;
+    struct sm_heap *heap = home->heap;
+    uint64_t held = block->size - block->whole;
+    home->whole += (uint64_t)sign * block->whole;
+    home->held += (uint64_t)sign * held;
+    heap->parts.bytes[SM_PART_whole_free] += sign * (int64_t)block->whole;
+    heap->parts.bytes[SM_PART_held_free] += sign * (int64_t)held;
+    heap->held_ranges += (uint64_t)sign * (held > 0);
+}
+
+void sm_free_insert(struct sm_block *block)
+{
+    uint64_t up = sm_extent_boundary_up(block->extent, block->address);
+    uint64_t down = sm_extent_boundary_down(block->extent, sm_block_end(block));
+    block->state = SM_BLOCK_FREE;
+    block->whole = down > up ? down - up : 0;
+    RB_INSERT(sm_free_tree, &block->extent->home->free_ranges, block);
+    count_free(block, 1);
+}
+
+void sm_free_remove(struct sm_block *block)
+{
+    SM_ASSERT(block->state == SM_BLOCK_FREE);
+    RB_REMOVE(sm_free_tree, &block->extent->home->free_ranges, block);
+    count_free(block, -1);
+}
+
+struct sm_block *sm_free_join(struct sm_block *block)
+{
+    struct sm_heap *heap = sm_block_heap(block);
+    if (block->next && block->next->state == SM_BLOCK_FREE) {
+        sm_free_remove(block->next);
+        sm_block_absorb(block, block->next);
+        heap->merges++;
+    }
+    if (block->prev && block->prev->state == SM_BLOCK_FREE) {
+        block = block->prev;
+        sm_free_remove(block);
+        sm_block_absorb(block, block->next);
+        heap->merges++;
+    }
+    sm_free_insert(block);
+    return block;
+}
+
+struct sm_block *sm_home_best_fit(struct sm_home *home, uint64_t size)
+{
+    struct sm_block key = {.size = size}; /* address 0 sorts before every block of this size */
+    return RB_NFIND(sm_free_tree, &home->free_ranges, &key);
+}
+
+struct sm_block *sm_home_largest(struct sm_home *home)
+{
+    return RB_MAX(sm_free_tree, &home->free_ranges);
+}
+
+/* The block is in no index and has its final extent: hands it out. */
+static void make_live(struct sm_block *block, uint64_t requested)
+{
+    struct sm_heap *heap = sm_block_heap(block);
+    block->state = SM_BLOCK_LIVE;
+    block->requested = requested;
+    block->fence = NULL;
+    block->extent->home->used += block->size;
+    heap->parts.bytes[SM_PART_requested_live] += (int64_t)requested;
+    heap->parts.bytes[SM_PART_rounding] += (int64_t)(block->size - requested);
+    sm_index_insert(&heap->index, block);
+}
+
+void sm_block_take(struct sm_block *block, uint64_t size, uint64_t requested, bool split)
+{
+    SM_ASSERT(block->size >= size && size >= requested);
+    sm_free_remove(block);
+    if (split && size < block->size) {
+        sm_free_insert(sm_block_divide(block, block->address + size));
+        sm_block_heap(block)->splits++;
+    }
+    make_live(block, requested);
+}
+
+struct sm_block *sm_block_take_at(struct sm_block *block, uint64_t address, uint64_t size, uint64_t requested)
+{
+    SM_ASSERT(address >= block->address && address + size <= sm_block_end(block));
+    sm_free_remove(block);
+    if (address > block->address) {
+        struct sm_block *rest = sm_block_divide(block, address);
+        sm_free_insert(block);
+        sm_block_heap(block)->splits++;
+        block = rest;
+    }
+    if (size < block->size) {
+        sm_free_insert(sm_block_divide(block, address + size));
+        sm_block_heap(block)->splits++;
+    }
+    make_live(block, requested);
+    return block;
+}
+
+/* A LIVE block leaves the address index and the live sums. */
+static void end_live(struct sm_block *block)
+{
+    struct sm_heap *heap = sm_block_heap(block);
+    if (!sm_index_remove(&heap->index, block))
+        (void)SM_CHECK(!"a live block is in the address index");
+    heap->parts.bytes[SM_PART_requested_live] -= (int64_t)block->requested;
+    heap->parts.bytes[SM_PART_rounding] -= (int64_t)(block->size - block->requested);
+}
+
+void sm_block_pend(struct sm_block *block)
+{
+    SM_ASSERT(block->state == SM_BLOCK_LIVE);
+    end_live(block);
+    block->state = SM_BLOCK_PENDING;
+    sm_block_heap(block)->parts.bytes[SM_PART_pending] += (int64_t)block->size;
+}
+
+struct sm_block *sm_block_give(struct sm_block *block)
+{
+    struct sm_heap *heap = sm_block_heap(block);
+    SM_ASSERT(block->state == SM_BLOCK_LIVE || block->state == SM_BLOCK_PENDING);
+    if (block->state == SM_BLOCK_LIVE)
+        end_live(block);
+    else
+        heap->parts.bytes[SM_PART_pending] -= (int64_t)block->size;
+    block->extent->home->used -= block->size;
+    return sm_free_join(block);
+}
