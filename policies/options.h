@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* options: every setting, from one table.
  *
- * SM_OPTIONS lists each option once: key, kind, where it may be set, default, range, meaning. Parser, error texts, the
- * echo of the settings in force and docs/options.md (compared by a test) are made from it.
+ * SM_OPTIONS lists each option once: key, kind, where it may be set, default, range, meaning. Parser, error
+ * texts, the echo of the settings in force and docs/options.md (compared by a test) are made from it.
  *
- * Sources, later ones win: defaults; PYTORCH_ALLOC_CONF or PYTORCH_CUDA_ALLOC_CONF (PyTorch's keys; the first one set in
- * PyTorch's order counts; keys that belong to PyTorch alone, such as pinned_*, are accepted and passed over);
- * SEAMALLOC_CONF (all keys, "@/path/file.conf" reads a policy file); seam_configure(). A bad string changes nothing:
- * parsing works on a copy.
+ * Sources, later ones win: defaults; PYTORCH_ALLOC_CONF or PYTORCH_CUDA_ALLOC_CONF (PyTorch's keys; the first
+ * one set in PyTorch's order counts; keys that belong to PyTorch alone, such as pinned_*, are accepted and
+ * passed over); SEAMALLOC_CONF (all keys, "@/path/file.conf" reads a policy file); seam_configure(). A bad
+ * string changes nothing: parsing works on a copy.
  *
  * Thread: pure; the caller's lock protects the struct. Only this module reads the environment. */
 #ifndef SEAM_POLICIES_OPTIONS_H
@@ -21,33 +21,36 @@
 enum sm_policy { SM_POLICY_STITCH, SM_POLICY_COUNT };
 enum sm_peers { SM_PEERS_ALL, SM_PEERS_NONE };
 
-#define SM_UNLIMITED UINT64_MAX
+#define SM_UNLIMITED     UINT64_MAX
 #define SM_ROUNDUP_SLOTS 16
 
 struct sm_options {
     enum sm_policy policy;
     /* PyTorch's keys */
-    uint64_t max_split_size;            /* bytes; SM_UNLIMITED: every block may be split */
-    uint64_t max_non_split_rounding;    /* bytes */
-    uint8_t roundup_divisions[SM_ROUNDUP_SLOTS]; /* slot i: [2^i MiB, 2^(i+1) MiB); 0: off; see policies/rounding.h */
-    double garbage_collection_threshold; /* share of the limit; 0: off */
-    double per_process_memory_fraction;  /* 1: no limit */
-    bool expandable_segments;            /* accepted; under stitch it changes nothing */
+    uint64_t max_split_size;                     /* bytes; SM_UNLIMITED: every block may be split */
+    uint64_t max_non_split_rounding;             /* bytes */
+    uint8_t roundup_divisions[SM_ROUNDUP_SLOTS]; /* slot i: [2^i MiB, 2^(i+1) MiB); 0: off; see
+                                                    policies/rounding.h */
+    double garbage_collection_threshold;         /* share of the limit; 0: off */
+    double per_process_memory_fraction;          /* 1: no limit */
+    bool expandable_segments;                    /* accepted; under stitch it changes nothing */
     /* ours */
-    uint64_t small_limit;      /* bytes; requests up to it (inclusive, rounded) are the small class */
-    uint64_t handle_bytes;     /* largest handle of a growth; 0: by policies/growth.h */
-    uint64_t slack_permille;   /* growth below peak live x (1 + this) needs no second thought */
-    uint64_t address_limit;    /* bytes of address space that may be reserved, all devices */
-    enum sm_peers peers;       /* who is granted access to new mappings */
-    bool exportable;           /* ask for handles that can be shared (file descriptor) where the device can */
-    unsigned log_level;        /* base/log.h */
+    uint64_t small_limit;    /* bytes; requests up to it (inclusive, rounded) are the small class */
+    uint64_t handle_bytes;   /* largest handle of a growth; 0: by policies/growth.h */
+    uint64_t slack_permille; /* growth below peak live x (1 + this) needs no second thought */
+    uint64_t address_limit;  /* bytes of address space that may be reserved, all devices */
+    enum sm_peers peers;     /* who is granted access to new mappings */
+    bool exportable;         /* ask for handles that can be shared (file descriptor) where the device can */
+    unsigned log_level;      /* base/log.h */
 };
 
 void sm_options_defaults(struct sm_options *options);
 
-/* Applies text to a copy of *options and stores it if all of it is good. source names it in errors ("SEAMALLOC_CONF").
- * Returns: SEAM_OK, SEAM_E_OPTION, SEAM_E_IO (a named file); *error then says source, key, position, valid values. */
-seam_result sm_options_parse(struct sm_options *options, const char *source, const char *text, struct sm_error *error);
+/* Applies text to a copy of *options and stores it if all of it is good. source names it in errors
+ * ("SEAMALLOC_CONF"). Returns: SEAM_OK, SEAM_E_OPTION, SEAM_E_IO (a named file); *error then says source,
+ * key, position, valid values. */
+seam_result sm_options_parse(struct sm_options *options, const char *source, const char *text,
+                             struct sm_error *error);
 
 /* Defaults, then the environment. On an error *options holds the defaults. */
 seam_result sm_options_from_environment(struct sm_options *options, struct sm_error *error);
@@ -56,7 +59,8 @@ seam_result sm_options_from_environment(struct sm_options *options, struct sm_er
  * Returns: length needed without the final 0, as snprintf. */
 size_t sm_options_format(const struct sm_options *options, char *buffer, size_t capacity);
 
-/* The table itself, for documentation and for its test: key, kind, default, range, meaning; NULL key ends it. */
+/* The table itself, for documentation and for its test: key, kind, default, range, meaning; NULL key ends it.
+ */
 struct sm_option_info {
     const char *key, *kind, *default_text, *range, *meaning;
     bool of_pytorch; /* may stand in PyTorch's variables */

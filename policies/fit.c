@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fit: see fit.h. Pure; the caller's lock protects the options. */
+#include "policies/fit.h"
+
+/* Requests that the split limit calls large: served by whole ranges only. */
+static bool takes_whole(const struct sm_options *options, uint64_t request)
+{
+    return options->max_split_size != SM_UNLIMITED && request >= options->max_split_size;
+}
+
+bool sm_fit_allows(const struct sm_options *options, uint64_t request, uint64_t range)
+{
+    if (options->max_split_size == SM_UNLIMITED)
+        return true;
+    if (takes_whole(options, request))
+        return range - request < options->max_non_split_rounding;
+    return range < options->max_split_size;
+}
+
+bool sm_fit_splits(const struct sm_options *options, uint64_t request, uint64_t range)
+{
+    return range > request && !takes_whole(options, request);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* growth: see growth.h. Pure; the caller's lock protects the options and the state. */
+#include "policies/growth.h"
+#include "base/align.h"
+
+#define SMALL_GROWTH_MAX (20 * SM_MIB)
+#define LOOK_AHEAD       (32 * SM_MIB)
+#define SLACK_MIN        (8 * SM_MIB)
+#define ONE_HANDLE_MAX   (34 * SM_MIB)
+#define HANDLE_MIN       (16 * SM_MIB)
+#define HANDLE_MAX       (128 * SM_MIB)
+#define HANDLES_A_GROWTH 12
+
+uint64_t sm_growth_free_limit(const struct sm_options *options, uint64_t live_peak)
+{
+    if (!options->slack_permille)
+        return live_peak;
+    /* Divided first: a peak times 1000 may not fit. */
+    uint64_t slack =
+        live_peak / 1000 * options->slack_permille + live_peak % 1000 * options->slack_permille / 1000;
+    return live_peak + sm_max(slack, SLACK_MIN);
+}
+
+uint64_t sm_growth_least(const struct sm_growth_state *state)
+{
+    return sm_align_up(state->missing, state->granularity);
+}
+
+uint64_t sm_growth_wanted(const struct sm_options *options, const struct sm_growth_state *state)
+{
+    uint64_t least = sm_growth_least(state);
+    if (state->small_class) {
+        uint64_t share = sm_min(state->home_bytes / 8, SMALL_GROWTH_MAX);
+        return sm_max(least, sm_align_down(share, state->granularity));
+    }
+    uint64_t limit = sm_growth_free_limit(options, state->live_peak);
+    if (state->reserved >= limit)
+        return least;
+    uint64_t room = sm_min(limit - state->reserved, LOOK_AHEAD);
+    return sm_max(least, sm_align_down(room, state->granularity));
+}
+
+/* Fills sizes with the fewest handles of at most `largest`, no more than count_max of them, the sizes at most
+ * one granule apart. Returns: their count. */
+static unsigned split_evenly(uint64_t bytes, uint64_t largest, uint64_t granularity, unsigned count_max,
+                             uint64_t *sizes)
+{
+    uint64_t granules = bytes / granularity;
+    uint64_t a_handle = sm_max(largest / granularity, 1);
+    uint64_t count = sm_min((granules + a_handle - 1) / a_handle, count_max);
+    for (uint64_t i = 0; i < count; i++)
+        sizes[i] = (granules / count + (i < granules % count)) * granularity;
+    return (unsigned)count;
+}
+
+unsigned sm_growth_handles(const struct sm_options *options, const struct sm_growth_state *state,
+                           uint64_t bytes, uint64_t sizes[SM_GROWTH_HANDLES_MAX])
+{
+    uint64_t granularity = state->granularity;
+    uint64_t largest = options->handle_bytes;
+    if (state->small_class || bytes == granularity)
+        return split_evenly(bytes, largest ? largest : bytes, granularity, SM_GROWTH_HANDLES_MAX, sizes);
+    if (bytes <= ONE_HANDLE_MAX && (!largest || bytes <= largest)) {
+        sizes[0] = bytes;
+        return 1;
+    }
+    if (!largest)
+        largest = sm_min(sm_max(bytes / HANDLES_A_GROWTH, HANDLE_MIN), HANDLE_MAX);
+    unsigned count =
+        split_evenly(bytes - granularity, largest, granularity, SM_GROWTH_HANDLES_MAX - 1, sizes);
+    sizes[count] = granularity;
+    return count + 1;
+}
