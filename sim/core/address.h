@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* address: the addresses of a device, and what each range of them is.
+ *
+ * Each device has an arena at a fixed address, so that runs repeat. Reservations are placed from its bottom upwards,
+ * plain allocations from its top downwards, both first fit. Host memory that the device knows (pinned, registered) is
+ * kept in the same tree, but lies where the host put it. Protected by: the core lock. */
+#ifndef SEAMALLOC_SIM_CORE_ADDRESS_H
+#define SEAMALLOC_SIM_CORE_ADDRESS_H
+
+#include "sim/sim.h"
+#include <bsd/sys/tree.h>
+
+enum sim_range_kind {
+    SIM_RANGE_RESERVATION, /* of cuMemAddressReserve */
+    SIM_RANGE_PLAIN,       /* of cuMemAlloc and the pools */
+    SIM_RANGE_HOST,        /* of cuMemHostAlloc */
+    SIM_RANGE_REGISTERED   /* of cuMemHostRegister */
+};
+
+struct sim_range {
+    RB_ENTRY(sim_range) link;
+    uint64_t base, size;
+    enum sim_range_kind kind;
+    int device;
+    uint64_t id;       /* PLAIN: its number among handles; others: unique */
+    uint64_t offset;   /* PLAIN: in the device's file */
+    uint64_t mappings; /* RESERVATION: live ones in it */
+    uint64_t pool;     /* PLAIN of a pool: the pool's handle, else 0 */
+    uint64_t graph;    /* PLAIN allocated in a capture: the graph that owns it, else 0 */
+    unsigned flags;    /* HOST, REGISTERED: as given */
+    bool freeing;      /* PLAIN of a pool: a free of it is queued */
+};
+
+/* How many bytes of addresses the arena of one device has. */
+uint64_t sim_arena_bytes(int devices, bool backed);
+
+/* Returns: false when there is no host memory. */
+bool sim_address_start(int devices, bool backed, uint64_t budget);
+void sim_address_reset(void);
+
+/* Places a range of addresses in a device's arena: at `hint` if that is free, else first fit, from the top or from
+ * the bottom. Nothing is visible there yet. Returns: NULL when there is no room. */
+struct sim_range *sim_address_place(enum sim_range_kind kind, int device, uint64_t size, uint64_t align,
+                                    uint64_t hint);
+/* Notes host memory. Returns: NULL when a part of it is known already, or without host memory. */
+struct sim_range *sim_address_note_host(enum sim_range_kind kind, int device, uint64_t base, uint64_t size);
+/* Forgets a range, and gives its addresses back to the arena (not those of host memory). */
+void sim_address_drop(struct sim_range *range);
+
+/* The range that holds an address; the one that begins there. Return: NULL for none. */
+struct sim_range *sim_address_find(uint64_t address);
+struct sim_range *sim_address_at(uint64_t base);
+/* The first range that is not wholly below an address, in address order; the one after a range. */
+struct sim_range *sim_address_next(struct sim_range *range);
+
+uint64_t sim_address_bytes(int device);
+uint64_t sim_address_bytes_peak(int device);
+/* Numbers for handles and plain allocations: 1, 2, 3 ... */
+uint64_t sim_address_new_id(void);
+
+/* Adds what is live to the counts of *live. */
+void sim_address_live(struct sim_live *live);
+
+#endif

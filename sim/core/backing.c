@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* backing: see backing.h. */
+#include "sim/core/backing.h"
+#include "sim/sim.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static int files[SIM_DEVICES_MAX];
+static int file_count;
+static bool is_on;
+static bool has_complained;
+
+uint64_t sim_backing_file_bytes(uint64_t device_bytes)
+{
+    return device_bytes * 64;
+}
+
+bool sim_backing_start(int devices, uint64_t device_bytes, bool backed)
+{
+    is_on = backed;
+    for (file_count = 0; backed && file_count < devices; file_count++) {
+        int file = memfd_create("seamalloc-simulated-device", MFD_CLOEXEC);
+        if (file < 0 || ftruncate(file, (off_t)sim_backing_file_bytes(device_bytes))) {
+            fprintf(stderr, "seamalloc: simulated device: no memory file: %s\n", strerror(errno));
+            if (file >= 0)
+                close(file);
+            sim_backing_reset();
+            return false;
+        }
+        files[file_count] = file;
+    }
+    return true;
+}
+
+void sim_backing_reset(void)
+{
+    while (file_count > 0)
+        close(files[--file_count]);
+    is_on = false;
+}
+
+bool sim_backing_on(void)
+{
+    return is_on;
+}
+
+static void complain(const char *what, uint64_t base, uint64_t size)
+{
+    if (has_complained)
+        return;
+    has_complained = true;
+    fprintf(stderr,
+            "seamalloc: simulated device: the host refused to %s [%#llx, +%llu): %s%s\n"
+            "    (said once; the call answers out of memory)\n",
+            what, (unsigned long long)base, (unsigned long long)size, strerror(errno),
+            errno == ENOMEM ? "; see /proc/sys/vm/max_map_count" : "");
+}
+
+bool sim_backing_reserve(uint64_t base, uint64_t size)
+{
+    if (!is_on)
+        return true;
+    void *p = mmap((void *)base, size, PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (p == (void *)base)
+        return true;
+    if (p != MAP_FAILED) /* a kernel that does not know NOREPLACE takes the address as a hint */
+        munmap(p, size);
+    else if (errno != EEXIST)
+        complain("reserve", base, size);
+    return false;
+}
+
+bool sim_backing_show(uint64_t base, uint64_t size, int device, uint64_t offset)
+{
+    if (!is_on)
+        return true;
+    void *p = mmap((void *)base, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, files[device],
+                   (off_t)offset);
+    if (p != MAP_FAILED)
+        return true;
+    complain("map", base, size);
+    return false;
+}
+
+void sim_backing_hide(uint64_t base, uint64_t size)
+{
+    if (!is_on)
+        return;
+    void *p = mmap((void *)base, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    /* At the limit of maps a hole cannot be cut. The old bytes then stay visible there, which the tables do not
+     * know; the next map at this address replaces them. */
+    if (p == MAP_FAILED)
+        complain("hide", base, size);
+}
+
+void sim_backing_release(uint64_t base, uint64_t size)
+{
+    if (is_on && munmap((void *)base, size))
+        complain("release", base, size);
+}
+
+void sim_backing_forget(int device, uint64_t offset, uint64_t size)
+{
+    if (is_on)
+        fallocate(files[device], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)size);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* backing: the host memory behind device addresses. The only file of the simulator that maps memory for the device.
+ *
+ * Device memory is one sparse memory file a device; a device address is the same host address, at which the file is
+ * mapped once access has been given, so that a copy through an address without access cannot go unnoticed. The kernel
+ * joins neighbouring maps whose offsets follow each other, which first fit in the file favours: a process may have
+ * only some 65,000 maps. In table-only mode all of this is left out. Protected by: the core lock. */
+#ifndef SEAMALLOC_SIM_CORE_BACKING_H
+#define SEAMALLOC_SIM_CORE_BACKING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Makes the memory files. Returns: false when the host cannot. */
+bool sim_backing_start(int devices, uint64_t device_bytes, bool backed);
+void sim_backing_reset(void);
+bool sim_backing_on(void);
+
+/* Occupies addresses without access. Returns: false when the host has something else there. */
+bool sim_backing_reserve(uint64_t base, uint64_t size);
+/* Shows a part of a device's file there, readable and writable. Returns: false when the host refuses. */
+bool sim_backing_show(uint64_t base, uint64_t size, int device, uint64_t offset);
+/* Takes access away; the addresses stay occupied. */
+void sim_backing_hide(uint64_t base, uint64_t size);
+/* Gives the addresses back to the host. */
+void sim_backing_release(uint64_t base, uint64_t size);
+
+/* Forgets the bytes of a part of a device's file: they read as zeros and take no host memory. */
+void sim_backing_forget(int device, uint64_t offset, uint64_t size);
+
+/* How much of a device's file can be used for runs; far more than its memory, so that no run is ever refused because
+ * free memory is in pieces: a GPU has pages. */
+uint64_t sim_backing_file_bytes(uint64_t device_bytes);
+
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config: see config.h. */
+#include "sim/core/config.h"
+#include "base/align.h"
+#include "sim/core/address.h"
+#include "sim/core/cost.h"
+#include "sim/core/faults.h"
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct sim_config sim_config;
+static char report_path[4096];
+
+void sim_config_default(struct sim_config *config)
+{
+    *config = (struct sim_config){
+        .devices = 1,
+        .device_bytes = 80 * SM_GIB,
+        .granularity = 2 * SM_MIB,
+        .mappings_max = 523000, /* one published measurement; see presets/h100.conf for the spirit */
+        .streams = SIM_STREAMS_IMMEDIATE,
+        .backed = true,
+        .unmap_several = true,
+        .vmm = true,
+        .exportable = true,
+        .stuck_ms = 10000,
+    };
+}
+
+bool sim_config_check(const struct sim_config *c, char *error, size_t error_size)
+{
+    const char *wrong = NULL;
+    if (c->devices < 1 || c->devices > SIM_DEVICES_MAX)
+        wrong = "devices: want 1 to 16";
+    else if (!sm_is_pow2(c->granularity) || c->granularity < 65536)
+        wrong = "granularity: want a power of two from 64 KiB";
+    else if (c->device_bytes == 0 || c->device_bytes % c->granularity)
+        wrong = "device_bytes: want a multiple of the granularity";
+    else if (c->device_bytes > sim_arena_bytes(c->devices, c->backed))
+        wrong = "device_bytes: more than the addresses a device has";
+    if (wrong)
+        snprintf(error, error_size, "%s", wrong);
+    return !wrong;
+}
+
+const char *sim_config_streams_text(const struct sim_config *config, char *text, size_t size)
+{
+    if (config->streams == SIM_STREAMS_LAG)
+        snprintf(text, size, "lag:%llu", (unsigned long long)config->lag);
+    else
+        snprintf(text, size, "immediate");
+    return text;
+}
+
+/* ---- the environment ---- */
+
+static bool complain(const char *variable, const char *value, const char *right)
+{
+    fprintf(stderr, "seamalloc: simulated CUDA device: %s=%s is not valid: %s\n", variable, value, right);
+    return false;
+}
+
+/* A number from low to high. Leaves *out alone when the variable is unset. */
+static bool read_number(const char *variable, uint64_t low, uint64_t high, uint64_t *out)
+{
+    const char *value = getenv(variable);
+    char *end, right[96];
+    if (!value)
+        return true;
+    errno = 0;
+    uint64_t number = strtoull(value, &end, 10);
+    if (!isdigit((unsigned char)*value) || *end || errno || number < low || number > high) {
+        snprintf(right, sizeof right, "want a whole number from %llu to %llu", (unsigned long long)low,
+                 (unsigned long long)high);
+        return complain(variable, value, right);
+    }
+    *out = number;
+    return true;
+}
+
+static bool read_flag(const char *variable, bool *out)
+{
+    uint64_t number = *out;
+    if (!read_number(variable, 0, 1, &number))
+        return false;
+    *out = number;
+    return true;
+}
+
+static bool read_streams(struct sim_config *config)
+{
+    static const char variable[] = "SEAMALLOC_SIM_STREAMS";
+    const char *value = getenv(variable);
+    char *end;
+    if (!value || !strcmp(value, "immediate"))
+        return true;
+    if (!strncmp(value, "lag:", 4) && isdigit((unsigned char)value[4])) {
+        config->lag = strtoull(value + 4, &end, 10);
+        config->streams = SIM_STREAMS_LAG;
+        if (!*end)
+            return true;
+    }
+    if (!strcmp(value, "late") || !strcmp(value, "timed") || !strncmp(value, "random:", 7))
+        return complain(variable, value, "this mode is not there yet; want immediate or lag:N");
+    return complain(variable, value, "want immediate or lag:N, N calls late");
+}
+
+static bool read_faults(void)
+{
+    const char *value = getenv("SEAMALLOC_SIM_FAIL"), *part = "";
+    int length = 0;
+    char right[200];
+    if (!value)
+        return true;
+    const char *wrong = sim_fault_parse(value, &part, &length);
+    if (!wrong)
+        return true;
+    snprintf(right, sizeof right, "in \"%.*s\": %s", length, part, wrong);
+    return complain("SEAMALLOC_SIM_FAIL", value, right);
+}
+
+static void read_report(void)
+{
+    const char *value = getenv("SEAMALLOC_SIM_REPORT");
+    size_t used = 0;
+    report_path[0] = 0;
+    for (; value && *value && used + 24 < sizeof report_path; value++) {
+        if (value[0] == '%' && value[1] == 'p') {
+            used += (size_t)snprintf(report_path + used, sizeof report_path - used, "%ld", (long)getpid());
+            value++;
+        } else {
+            report_path[used++] = *value;
+            report_path[used] = 0;
+        }
+    }
+}
+
+bool sim_config_environment(struct sim_config *config)
+{
+    uint64_t devices = 1, mib = 81920;
+    char error[256];
+    sim_config_default(config);
+    if (!read_number("SEAMALLOC_SIM_DEVICES", 1, SIM_DEVICES_MAX, &devices))
+        return false;
+    config->devices = (int)devices;
+    uint64_t most = sm_min(sim_arena_bytes(config->devices, true) / SM_MIB, (uint64_t)16 << 20);
+    if (!read_number("SEAMALLOC_SIM_MIB", 2, most, &mib) || !read_flag("SEAMALLOC_SIM_STRICT", &config->strict) ||
+        !read_flag("SEAMALLOC_SIM_LOG", &config->log) ||
+        !read_streams(config))
+        return false;
+    config->device_bytes = sm_align_down(mib * SM_MIB, config->granularity);
+    config->cost = getenv("SEAMALLOC_SIM_COST");
+    if (!sim_cost_load(config->cost, error, sizeof error)) {
+        strncat(error, "; want h100, a100, a100-worst, small, zero or a cost file", sizeof error - strlen(error) - 1);
+        return complain("SEAMALLOC_SIM_COST", config->cost, error);
+    }
+    read_report();
+    return read_faults();
+}
+
+const char *sim_config_report(void)
+{
+    return *report_path ? report_path : NULL;
+}
+
+bool sim_config_real_device(void)
+{
+    static const char *const signs[] = {"/dev/nvidia0", "/dev/nvidiactl", "/proc/driver/nvidia/version"};
+    const char *root = getenv("SEAMALLOC_SIM_PROBE");
+    char path[4096];
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
+        snprintf(path, sizeof path, "%s%s", root ? root : "", signs[i]);
+        if (access(path, F_OK) == 0)
+            return true;
+    }
+    return false;
+}

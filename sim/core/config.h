@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config: the configuration in force, its checks, and the only reader of SEAMALLOC_SIM_* (and of nothing else). */
+#ifndef SEAMALLOC_SIM_CORE_CONFIG_H
+#define SEAMALLOC_SIM_CORE_CONFIG_H
+
+#include "sim/sim.h"
+
+/* The configuration in force. Read-only after start. */
+extern struct sim_config sim_config;
+
+/* Checks a configuration. Returns: false and a message in `error`. */
+bool sim_config_check(const struct sim_config *config, char *error, size_t error_size);
+
+/* Fills *config from the environment, and arms SEAMALLOC_SIM_FAIL. Returns: false after a message on stderr that names
+ * variable, value and what would be right. */
+bool sim_config_environment(struct sim_config *config);
+
+/* The value of SEAMALLOC_SIM_REPORT as it was at the start, with %p replaced by the process id; NULL: no report. */
+const char *sim_config_report(void);
+
+/* True when this machine has a real device (or claims to): the simulator then does not stand in.
+ * SEAMALLOC_SIM_PROBE names another root folder than / to look in, for tests. */
+bool sim_config_real_device(void);
+
+/* "immediate", "lag:50": the stream mode in words. */
+const char *sim_config_streams_text(const struct sim_config *config, char *text, size_t size);
+
+#endif

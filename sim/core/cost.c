@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cost: see cost.h. The table changes only at start; the sums are atomics, so nothing here takes a lock. */
+#include "sim/core/cost.h"
+#include "base/align.h"
+#include "sim/core/calls.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct cost {
+    uint64_t fixed, per_handle, per_gib; /* ns */
+};
+
+static struct cost costs[SIM_CALL_COUNT];
+static char loaded[256] = "zero";
+static _Atomic uint64_t extra[SIM_DEVICES_MAX][SIM_CALL_COUNT];
+
+/* Reads one line into the table. Returns: NULL or what is wrong. */
+static const char *parse_line(char *line, struct cost *table, struct cost *other)
+{
+    line[strcspn(line, "#\n")] = 0;
+    char *save, *name = strtok_r(line, " \t", &save), *field;
+    uint64_t number[3] = {0};
+    int count = 0;
+    if (!name)
+        return NULL;
+    while ((field = strtok_r(NULL, " \t", &save))) {
+        char *end;
+        if (count == 3 || *field == '-')
+            return "want NAME FIXED [PER_HANDLE [PER_GIB]], in nanoseconds";
+        number[count++] = strtoull(field, &end, 10);
+        if (*end)
+            return "want whole nanoseconds";
+    }
+    if (count == 0)
+        return "want at least one number after the name";
+    struct cost cost = {number[0], number[1], number[2]};
+    if (!strcmp(name, "default")) {
+        *other = cost;
+        return NULL;
+    }
+    int call = sim_call_find(name, strlen(name));
+    if (call < 0)
+        return "no driver call has this name";
+    table[call] = cost;
+    return NULL;
+}
+
+/* Reads a whole cost text. Returns: false, with a message. */
+static bool parse(char *text, const char *name, struct cost *table, char *error, size_t error_size)
+{
+    struct cost other = {0};
+    int number = 0;
+    for (int call = 0; call < SIM_CALL_COUNT; call++)
+        table[call].fixed = UINT64_MAX;
+    for (char *line = text, *next; line && *line; line = next) {
+        next = strchr(line, '\n');
+        if (next)
+            *next++ = 0;
+        number++;
+        const char *wrong = parse_line(line, table, &other);
+        if (wrong) {
+            snprintf(error, error_size, "%s:%d: %s", name, number, wrong);
+            return false;
+        }
+    }
+    for (int call = 0; call < SIM_CALL_COUNT; call++)
+        if (table[call].fixed == UINT64_MAX)
+            table[call] = other;
+    return true;
+}
+
+static char *read_file(const char *path)
+{
+    enum { LARGEST = 1 << 16 };
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return NULL;
+    char *text = calloc(1, LARGEST);
+    size_t n = text ? fread(text, 1, LARGEST - 1, file) : 0;
+    bool bad = ferror(file) || (text && n == LARGEST - 1);
+    fclose(file);
+    if (bad) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+static char *preset_text(const char *name)
+{
+    for (const struct sim_preset *preset = sim_presets; preset->name; preset++)
+        if (!strcmp(preset->name, name))
+            return strdup(preset->text);
+    return NULL;
+}
+
+bool sim_cost_load(const char *name, char *error, size_t error_size)
+{
+    static struct cost table[SIM_CALL_COUNT];
+    name = name ? name : "h100";
+    char *text = preset_text(name);
+    if (!text)
+        text = read_file(name);
+    if (!text) {
+        snprintf(error, error_size, "neither a preset nor a readable file");
+        return false;
+    }
+    bool good = parse(text, name, table, error, error_size);
+    free(text);
+    if (!good)
+        return false;
+    memcpy(costs, table, sizeof costs);
+    snprintf(loaded, sizeof loaded, "%s", name);
+    sim_cost_reset();
+    return true;
+}
+
+const char *sim_cost_name(void)
+{
+    return loaded;
+}
+
+void sim_cost_add(int device, int call, uint64_t handles, uint64_t bytes)
+{
+    const struct cost *cost = &costs[call];
+    uint64_t ns = cost->per_handle * handles + (uint64_t)((double)cost->per_gib * (double)bytes / (double)SM_GIB);
+    if (ns)
+        atomic_fetch_add_explicit(&extra[device < 0 ? 0 : device][call], ns, memory_order_relaxed);
+}
+
+uint64_t sim_cost_ns(int device, int call)
+{
+    return costs[call].fixed * sim_call_count(device, call) +
+           atomic_load_explicit(&extra[device][call], memory_order_relaxed);
+}
+
+void sim_cost_reset(void)
+{
+    for (int device = 0; device < SIM_DEVICES_MAX; device++)
+        for (int call = 0; call < SIM_CALL_COUNT; call++)
+            atomic_store_explicit(&extra[device][call], 0, memory_order_relaxed);
+}
+
+uint64_t sim_driver_ns(const char *name)
+{
+    int only = name ? sim_call_find(name, strlen(name)) : -1;
+    uint64_t sum = 0;
+    if (name && only < 0)
+        return 0;
+    for (int call = 0; call < SIM_CALL_COUNT; call++)
+        for (int device = 0; (only < 0 || call == only) && device < SIM_DEVICES_MAX; device++)
+            sum += sim_cost_ns(device, call);
+    return sum;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* physical: see physical.h. */
+#include "sim/core/physical.h"
+#include "base/align.h"
+#include "sim/core/backing.h"
+#include "sim/core/gaps.h"
+#include "sim/core/lock.h"
+#include "sim/sim.h"
+#include <stdatomic.h>
+
+static struct {
+    struct sim_gaps runs;
+    _Atomic uint64_t used, peak, tenant;
+} devices[SIM_DEVICES_MAX];
+static int device_count;
+static uint64_t total;
+
+bool sim_physical_start(int count, uint64_t device_bytes)
+{
+    total = device_bytes;
+    for (device_count = 0; device_count < count; device_count++)
+        if (!sim_gaps_init(&devices[device_count].runs, 0, sim_backing_file_bytes(device_bytes)))
+            return false;
+    return true;
+}
+
+void sim_physical_reset(void)
+{
+    for (int d = 0; d < SIM_DEVICES_MAX; d++) {
+        if (d < device_count)
+            sim_gaps_clear(&devices[d].runs);
+        devices[d].used = devices[d].peak = devices[d].tenant = 0;
+    }
+    device_count = 0;
+}
+
+bool sim_physical_take(int device, uint64_t size, uint64_t *offset)
+{
+    if (size > sim_physical_left(device) || !sim_gaps_take_low(&devices[device].runs, size, 1, offset))
+        return false;
+    devices[device].used += size;
+    devices[device].peak = sm_max(devices[device].peak, devices[device].used);
+    return true;
+}
+
+void sim_physical_give(int device, uint64_t offset, uint64_t size)
+{
+    sim_backing_forget(device, offset, size);
+    sim_gaps_give(&devices[device].runs, offset, size);
+    devices[device].used -= size;
+}
+
+uint64_t sim_physical_left(int device)
+{
+    uint64_t taken = devices[device].used + devices[device].tenant;
+    return taken < total ? total - taken : 0;
+}
+
+uint64_t sim_physical_bytes(int device)
+{
+    return device < 0 || device >= SIM_DEVICES_MAX ? 0 : devices[device].used;
+}
+
+uint64_t sim_physical_bytes_peak(int device)
+{
+    return device < 0 || device >= SIM_DEVICES_MAX ? 0 : devices[device].peak;
+}
+
+bool sim_tenant(int device, int64_t bytes)
+{
+    bool done = false;
+    if (device < 0 || device >= device_count)
+        return false;
+    sim_lock();
+    if (bytes >= 0 ? (uint64_t)bytes <= sim_physical_left(device) : (uint64_t)-bytes <= devices[device].tenant) {
+        devices[device].tenant += (uint64_t)bytes;
+        done = true;
+    }
+    sim_unlock();
+    return done;
+}
