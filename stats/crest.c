@@ -58,6 +58,8 @@ void sm_crest_fold(struct sm_stats *stats)
         .at_allocated = stats->running_at_allocated,
     };
     sm_crest_merge(&stats->total, &piece);
+    if (stats->interval_count)
+        sm_crest_merge(&stats->intervals[stats->interval_count - 1].crest, &piece);
     start_piece(stats);
 }
 

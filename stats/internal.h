@@ -7,6 +7,9 @@
  * differences of these sums, so the hit path stores three words a door and nothing else, and a reset only
  * remembers where the sums stood.
  * 2. *Crests*. One running peak a level since the last boundary, with the parts at it. Boundaries fold it.
+ *    Open phases and windows stand in one array by age. A piece of time is folded into the newest only; one
+ * that closes has seen what the newer ones saw, and hands its own crest to the next older. So a nested phase
+ * costs O(1) at its boundaries and a window O(what is newer and still open).
  * 3. *Births*. A block's stamp is the index of a slot that says since which interval blocks of this slot are
  * born. A slot lives as long as its blocks, so stamps never wrap.
  *
@@ -16,6 +19,8 @@
 
 #include "base/hostmem.h"
 #include "stats/stats.h"
+#include <bsd/sys/tree.h>
+#include <sys/queue.h>
 
 /* The levels that phases follow. X(name in a phase, level) */
 #define SM_TRACKED(X)                                                                                        \
@@ -60,12 +65,98 @@ struct sm_birth {
 
 #define SM_BIRTH_NONE UINT32_MAX
 
+/* ---- phases ---- */
+
+/* Counters whose deltas phases keep. */
+#define SM_PHASE_COUNTERS(X)                                                                                 \
+    X(hits)                                                                                                  \
+    X(view_hits)                                                                                             \
+    X(misses)                                                                                                \
+    X(stitches)                                                                                              \
+    X(borrows)                                                                                               \
+    X(growths)                                                                                               \
+    X(trims)                                                                                                 \
+    X(num_alloc_retries)                                                                                     \
+    X(fence_waits)                                                                                           \
+    X(event_waits)
+
+enum sm_phase_counter {
+#define X(name) SM_PHASE_COUNTER_##name,
+    SM_PHASE_COUNTERS(X)
+#undef X
+        SM_PHASE_COUNTER_COUNT
+};
+
+enum { SM_POINT_ENTRY, SM_POINT_PEAK, SM_POINT_EXIT, SM_POINT_COUNT };
+
+/* What one entry of a phase is described by: an array of numbers, so that min, mean, max and last are one
+ * loop. */
+enum sm_figure {
+    SM_FIGURE_wall_ns,
+    SM_FIGURE_levels, /* + tracked level * SM_POINT_COUNT + point */
+    SM_FIGURE_at_reserved = SM_FIGURE_levels + SM_TRACKED_COUNT * SM_POINT_COUNT, /* + part */
+    SM_FIGURE_at_allocated = SM_FIGURE_at_reserved + SM_PART_COUNT,               /* + part */
+    SM_FIGURE_allocations = SM_FIGURE_at_allocated + SM_PART_COUNT, /* here and below: count, then bytes */
+    SM_FIGURE_frees = SM_FIGURE_allocations + 2,
+    SM_FIGURE_carried_out = SM_FIGURE_frees + 2,
+    SM_FIGURE_released_in = SM_FIGURE_carried_out + 2,
+    SM_FIGURE_counters = SM_FIGURE_released_in + 2, /* + phase counter */
+    SM_FIGURE_COUNT = SM_FIGURE_counters + SM_PHASE_COUNTER_COUNT
+};
+
+static inline unsigned sm_figure_level(unsigned tracked, unsigned point)
+{
+    return SM_FIGURE_levels + tracked * SM_POINT_COUNT + point;
+}
+
+/* One figure over all entries. */
+struct sm_series {
+    int64_t min, max, last;
+    double sum;
+};
+
+#define SM_PHASE_NAME_MAX  63
+#define SM_NODE_DEPTH_MAX  64   /* deeper paths are counted under "(other)" */
+#define SM_NODES_MAX       4096 /* so are new paths beyond this many a device */
+#define SM_NODE_OTHER_NAME "(other)"
+
+/* One path in a tree of phases. */
+struct sm_node {
+    struct sm_node *parent; /* NULL for a root */
+    RB_ENTRY(sm_node) by_name;
+    TAILQ_HEAD(sm_node_list, sm_node) children; /* in the order of their first entry */
+    TAILQ_ENTRY(sm_node) sibling;
+    char name[SM_PHASE_NAME_MAX + 1];
+    unsigned depth; /* 0 for a root */
+    uint64_t count; /* entries that ended */
+    struct sm_series figure[SM_FIGURE_COUNT];
+    struct sm_crest highest; /* over all entries that ended */
+};
+RB_HEAD(sm_node_tree, sm_node);
+
+/* An open phase or window. */
+struct sm_interval {
+    uint64_t start; /* sequence number */
+    struct sm_node *node;
+    bool is_window;
+    uint64_t window;
+    int64_t start_ns;
+    int64_t entry[SM_TRACKED_COUNT];
+    struct sm_crest crest;           /* while this was the newest; of it, of closed newer ones */
+    struct sm_flow allocated, freed; /* sums at the two doors at entry */
+    uint64_t counters[SM_PHASE_COUNTER_COUNT];
+    int64_t released_count, released_bytes; /* born before, freed inside */
+};
+
+struct sm_thread; /* threads.c: a thread that has phases of its own open */
+
 struct sm_stats {
     /* Touched by every alloc and free: kept together. */
     struct sm_flow flow[SM_DOOR_COUNT][SM_SIDE_COUNT];
     struct sm_use peak[SM_KIND_COUNT]; /* of SM_KIND_ALL the tracked ones: running, since the last boundary */
     struct sm_birth *births;
-    uint64_t newest_start; /* of the newest open interval; 0 when none is open */
+    uint64_t newest_start;     /* of the newest open interval; 0 when none is open */
+    struct sm_thread *threads; /* NULL: no thread has a phase of its own open */
     uint32_t birth_now;
     uint32_t marks;
     uint64_t counters[SM_COUNTER_COUNT]; /* since creation */
@@ -86,6 +177,14 @@ struct sm_stats {
     struct sm_level (*view)[SM_KIND_COUNT]; /* what sm_stats_level hands out; filled when read */
     uint32_t birth_capacity, birth_used, birth_free;
     uint64_t sequence; /* of intervals opened so far */
+
+    struct sm_interval *intervals; /* open ones, oldest first */
+    unsigned interval_count, interval_capacity;
+    unsigned phase_depth; /* intervals that are no windows */
+    struct sm_slab nodes;
+    struct sm_node_tree nodes_by_name;
+    struct sm_node phase_root, window_root, thread_root;
+    struct sm_slab thread_slab, frame_slab;
 };
 
 /* ---- stats.c */
@@ -115,5 +214,43 @@ bool sm_births_reserve(struct sm_stats *stats);
 uint64_t sm_births_begin(struct sm_stats *stats);
 /* The last live block of a slot died and the slot is not the current one. */
 void sm_births_give(struct sm_stats *stats, uint32_t birth);
+
+/* ---- tree.c */
+void sm_tree_init(struct sm_stats *stats);
+void sm_tree_fini(struct sm_stats *stats);
+/* Makes sure that the next sm_tree_enter cannot fail. */
+bool sm_tree_reserve(struct sm_stats *stats);
+/* The child of that name, made when it is new; the root's "(other)" where there are too many paths. Never
+ * NULL. Requires: reserved, or known that the child exists. */
+struct sm_node *sm_tree_enter(struct sm_stats *stats, struct sm_node *parent, const char *name);
+/* An entry has ended: its figures and its peaks. */
+void sm_tree_add(struct sm_node *node, const int64_t figure[SM_FIGURE_COUNT], const struct sm_crest *crest);
+/* The node after this one, parents before children. Returns: NULL after the last. node may be a root. */
+struct sm_node *sm_tree_next(const struct sm_node *node);
+
+/* ---- intervals.c */
+void sm_intervals_fini(struct sm_stats *stats);
+/* Makes sure that the next `count` opens cannot fail. */
+bool sm_intervals_reserve(struct sm_stats *stats, unsigned count);
+void sm_interval_open(struct sm_stats *stats, struct sm_node *node, int64_t start_ns);
+/* A block born at `birth` (a sequence number) is being freed that was there before the newest interval
+ * opened. */
+void sm_interval_release(struct sm_stats *stats, uint64_t birth, uint64_t rounded);
+void sm_interval_close(struct sm_stats *stats, unsigned index, int64_t now_ns);
+/* What an open interval has seen so far. Requires: folded (sm_crest_fold). crest may be NULL. */
+void sm_interval_figures(const struct sm_stats *stats, unsigned index, int64_t now_ns,
+                         int64_t figure[SM_FIGURE_COUNT], struct sm_crest *crest);
+/* What was born inside and lives. */
+void sm_interval_carried(const struct sm_stats *stats, unsigned index, int64_t *count, int64_t *bytes);
+
+/* ---- threads.c: alloc, free, count: only while stats->threads is not NULL */
+void sm_threads_init(struct sm_stats *stats);
+void sm_threads_fini(struct sm_stats *stats);
+void sm_thread_alloc(struct sm_stats *stats, uint64_t requested, uint64_t rounded);
+void sm_thread_free(struct sm_stats *stats, uint64_t requested, uint64_t rounded);
+void sm_thread_count(struct sm_stats *stats, enum sm_counter_id counter, uint64_t times);
+/* Copies the open stacks of all threads. Requires: nodes for all of them reserved. Returns: false when out of
+ * host memory, with none of them copied. */
+bool sm_threads_copy(struct sm_stats *stats, const struct sm_stats *from);
 
 #endif

@@ -15,6 +15,8 @@ struct sm_stats *sm_stats_create(int device, const struct sm_parts *parts)
         return NULL;
     stats->device = device;
     stats->parts = parts;
+    sm_tree_init(stats);
+    sm_threads_init(stats);
     stats->view = sm_hostmem_get(SM_LEVEL_COUNT * sizeof *stats->view);
     if (!stats->view || !sm_births_init(stats)) {
         sm_stats_destroy(stats);
@@ -28,6 +30,9 @@ void sm_stats_destroy(struct sm_stats *stats)
 {
     if (!stats)
         return;
+    sm_threads_fini(stats);
+    sm_intervals_fini(stats);
+    sm_tree_fini(stats);
     sm_births_fini(stats);
     sm_hostmem_put(stats->view, SM_LEVEL_COUNT * sizeof *stats->view);
     sm_hostmem_put(stats, sizeof *stats);
@@ -105,6 +110,8 @@ uint32_t sm_stats_alloc(struct sm_stats *stats, enum sm_kind kind, uint64_t requ
     struct sm_birth *birth = &stats->births[stats->birth_now];
     birth->count++;
     birth->bytes += (int64_t)rounded;
+    if (__builtin_expect(stats->threads != NULL, 0))
+        sm_thread_alloc(stats, requested, rounded);
     return stats->birth_now;
 }
 
@@ -116,6 +123,10 @@ void sm_stats_free_request(struct sm_stats *stats, enum sm_kind kind, uint64_t r
     pass_door(&stats->flow[SM_DOOR_REQUEST][side_of(kind)], requested, rounded);
 
     struct sm_birth *slot = &stats->births[birth];
+    if (slot->start < stats->newest_start)
+        sm_interval_release(stats, slot->start, rounded);
+    if (__builtin_expect(stats->threads != NULL, 0))
+        sm_thread_free(stats, requested, rounded);
     slot->bytes -= (int64_t)rounded;
     if (--slot->count == 0 && birth != stats->birth_now)
         sm_births_give(stats, birth);
@@ -156,6 +167,8 @@ void sm_stats_move(struct sm_stats *stats, enum sm_level_id level, enum sm_kind 
 void sm_stats_count(struct sm_stats *stats, enum sm_counter_id counter, uint64_t times)
 {
     stats->counters[counter] += times;
+    if (__builtin_expect(stats->threads != NULL, 0))
+        sm_thread_count(stats, counter, times);
 }
 
 /* ---- reading

@@ -84,12 +84,26 @@ void sm_stats_phase_push(struct sm_stats *stats, const char *name, int64_t now_n
 /* Requires: depth > 0. */
 void sm_stats_phase_pop(struct sm_stats *stats, int64_t now_ns);
 unsigned sm_stats_phase_depth(const struct sm_stats *stats);
+/* Opens what is open in another device: phases, windows, thread phases; their time began when it did there.
+ * Requires: nothing is open here. Returns: false when out of host memory; then nothing is open here. */
 bool sm_stats_phase_copy_open(struct sm_stats *stats, const struct sm_stats *from);
 
 bool sm_stats_window_reserve(struct sm_stats *stats, const char *name);
 void sm_stats_window_open(struct sm_stats *stats, const char *name, uint64_t window, int64_t now_ns);
 /* Returns: false when no such window is open. */
 bool sm_stats_window_close(struct sm_stats *stats, uint64_t window, int64_t now_ns);
+
+/* Phases of one thread: only the calling thread's own requests count, on a stack of its own, so threads do not disturb
+ * each other. Figures are of its net bytes since the entry (handed out to it minus freed by it, at the free request), so
+ * an exit below 0 says that it freed what others or earlier phases had asked for. The hit path pays one compare while no
+ * thread has such a phase open. Paths are aggregated over threads.
+ * thread: sm_stats_thread_self() of the thread whose stack it is; the calls for requests must come from it.
+ * Reserve, push and pop as for the phases above. pop. Requires: depth of this thread > 0. */
+uint64_t sm_stats_thread_self(void);
+bool sm_stats_thread_phase_reserve(struct sm_stats *stats, uint64_t thread, const char *name);
+void sm_stats_thread_phase_push(struct sm_stats *stats, uint64_t thread, const char *name, int64_t now_ns);
+void sm_stats_thread_phase_pop(struct sm_stats *stats, uint64_t thread, int64_t now_ns);
+unsigned sm_stats_thread_phase_depth(const struct sm_stats *stats, uint64_t thread);
 
 /* ---- reports ---------------------------------------------------------------------------------------------- */
 

@@ -91,6 +91,57 @@ static seam_result check_births(const struct sm_stats *stats, struct sm_error *e
     return SEAM_OK;
 }
 
+/* The bytes carried out of each open interval, counted from the slots, are what its running sums say. */
+static seam_result check_intervals(const struct sm_stats *stats, struct sm_error *error)
+{
+    uint64_t newest = 0;
+    unsigned phases = 0;
+    for (unsigned i = 0; i < stats->interval_count; i++) {
+        const struct sm_interval *interval = &stats->intervals[i];
+        int64_t count = 0, bytes = 0, said_count, said_bytes;
+        if (interval->start <= newest)
+            return FAIL(error, "statistics of device %d: open interval %u is not younger than the one before",
+                        stats->device, i);
+        newest = interval->start;
+        phases += !interval->is_window;
+        for (uint32_t b = 0; b < stats->birth_used; b++)
+            if (stats->births[b].start >= interval->start) {
+                count += stats->births[b].count;
+                bytes += stats->births[b].bytes;
+            }
+        sm_interval_carried(stats, i, &said_count, &said_bytes);
+        if (count != said_count || bytes != said_bytes)
+            return FAIL(error,
+                        "statistics of device %d: %s \"%s\" would carry out %" PRId64 " blocks of %" PRId64
+                        " bytes, its sums say %" PRId64 " of %" PRId64,
+                        stats->device, interval->is_window ? "window" : "phase", interval->node->name, count,
+                        bytes, said_count, said_bytes);
+    }
+    if (newest != stats->newest_start || phases != stats->phase_depth)
+        return FAIL(error, "statistics of device %d: the list of open phases is not what the hit path knows",
+                    stats->device);
+    return SEAM_OK;
+}
+
+/* The running peaks are not below what they run over. */
+static seam_result check_running(const struct sm_stats *stats, struct sm_error *error)
+{
+    int64_t now[SM_TRACKED_COUNT];
+    sm_stats_tracked(stats, now);
+    const int64_t running[SM_TRACKED_COUNT] = {
+        [SM_TRACKED_allocated] = stats->peak[SM_KIND_ALL].allocated,
+        [SM_TRACKED_requested] = stats->peak[SM_KIND_ALL].requested,
+        [SM_TRACKED_active] = stats->peak[SM_KIND_ALL].active_bytes,
+        [SM_TRACKED_reserved] = stats->reserved_running,
+    };
+    for (unsigned i = 0; i < SM_TRACKED_COUNT; i++)
+        if (running[i] < now[i])
+            return FAIL(error,
+                        "statistics of device %d: running peak %u is %" PRId64 " and the level %" PRId64,
+                        stats->device, i, running[i], now[i]);
+    return SEAM_OK;
+}
+
 seam_result sm_stats_validate(const struct sm_stats *stats, struct sm_error *error)
 {
     seam_result result = SEAM_OK;
@@ -103,5 +154,9 @@ seam_result sm_stats_validate(const struct sm_stats *stats, struct sm_error *err
         result = check_parts(stats, error);
     if (!result)
         result = check_births(stats, error);
+    if (!result)
+        result = check_intervals(stats, error);
+    if (!result)
+        result = check_running(stats, error);
     return result;
 }
