@@ -98,7 +98,7 @@ WORDS = (
     (re.compile(r"\.\./" + r"shared\b"), "the tree needs nothing outside of itself"),
     (re.compile(r"(?<![\w.~$}>-])/(?:wo" + r"rk|ro" + r"ot|ho" + r"me|Us" + r"ers)/"), "a path of somebody's machine"),
     (
-        re.compile(r"\b(?:py" + r"pi\.org|python" + r"hosted\.org|deb\.de" + r"bian\.org|download\.py" + r"torch\.org)"),
+        re.compile(r"\b(?:py" + r"pi|python" + r"hosted|deb\.de" + r"bian|download\.py" + r"torch)\.org\b"),
         "package clients know where their registry is",
     ),
     (re.compile(r"\bissue" + r"s? #?\d", re.IGNORECASE), "the reason belongs here, not a number in a tracker"),
