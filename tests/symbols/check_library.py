@@ -35,7 +35,8 @@ def exported(library: str) -> set[str]:
 
 def dynamic(library: str, tag: str) -> list[str]:
     """The values of one tag of the dynamic section, e.g. NEEDED."""
-    return re.findall(rf"\({tag}\).*?(?:\[|: )([^\]\n]+)", output_of("readelf", "-dW", library))
+    values = re.findall(rf"\({tag}\)\s+(.*)", output_of("readelf", "-dW", library))
+    return [value.split("[")[-1].rstrip("]") for value in values]
 
 
 def read_list(path: Path) -> set[str]:
