@@ -31,7 +31,7 @@
 #endif
 
 /* jemalloc's interface as its manual gives it, declared here so that building needs no header of it. The unit
- * test compares these numbers with the header's. */
+ * test asks jemalloc itself which arena a pointer is from. */
 #define JE_ZERO        0x40
 #define JE_TCACHE_NONE 0x100
 #define JE_ARENA(n)    ((int)(((n) + 1) << 20))
