@@ -23,4 +23,7 @@ install(FILES ${CMAKE_BINARY_DIR}/seamalloc-config.cmake ${CMAKE_BINARY_DIR}/sea
 file(RELATIVE_PATH SEAMALLOC_PC_TO_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(cmake/seamalloc.pc.in ${CMAKE_BINARY_DIR}/seamalloc.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/seamalloc.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+# Policies as files, to begin one's own from.
+install(DIRECTORY policies/presets DESTINATION ${CMAKE_INSTALL_DATADIR}/seamalloc OPTIONAL
+        FILES_MATCHING PATTERN "*.conf")
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
