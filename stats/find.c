@@ -4,22 +4,6 @@
 
 #include <string.h>
 
-static const char *const level_names[] = {
-#define X(name, unit, meaning, moves) #name,
-    SM_LEVELS(X)
-#undef X
-};
-static const char *const counter_names[] = {
-#define X(name, unit, meaning) #name,
-    SM_COUNTERS(X)
-#undef X
-};
-static const char *const part_names[] = {
-#define X(name, meaning, helps) #name,
-    SM_PARTS(X)
-#undef X
-};
-static const char *const kind_names[] = {"all", "small_pool", "large_pool"};
 static const char *const field_names[] = {"current", "peak", "in", "out"};
 
 /* Takes the word before the next '.' (or the end) off *text and looks it up. Returns: its index, or -1. */
@@ -47,8 +31,8 @@ static bool take_dot(const char **text)
 static bool find_level(const struct sm_stats *stats, const char *name, int64_t *value)
 {
     int level, kind, field;
-    if ((level = TAKE_WORD(&name, level_names)) < 0 || !take_dot(&name) ||
-        (kind = TAKE_WORD(&name, kind_names)) < 0 || !take_dot(&name) ||
+    if ((level = TAKE_WORD(&name, sm_level_names)) < 0 || !take_dot(&name) ||
+        (kind = TAKE_WORD(&name, sm_kind_names)) < 0 || !take_dot(&name) ||
         (field = TAKE_WORD(&name, field_names)) < 0 || *name)
         return false;
     const struct sm_level *found = sm_stats_level(stats, (enum sm_level_id)level, (enum sm_kind)kind);
@@ -61,7 +45,7 @@ static bool find_part(struct sm_stats *stats, const char *name, int64_t *value)
     static const char *const places[] = {"gap", "gap_at_reserved_peak", "gap_at_allocated_peak"};
     int place, part;
     if ((place = TAKE_WORD(&name, places)) < 0 || !take_dot(&name) ||
-        (part = TAKE_WORD(&name, part_names)) < 0 || *name)
+        (part = TAKE_WORD(&name, sm_part_names)) < 0 || *name)
         return false;
     sm_crest_fold(stats);
     const struct sm_parts *const parts[] = {stats->parts, &stats->total.at_reserved,
@@ -73,7 +57,7 @@ static bool find_part(struct sm_stats *stats, const char *name, int64_t *value)
 bool sm_stats_find(struct sm_stats *stats, const char *name, int64_t *value)
 {
     const char *rest = name;
-    const int counter = TAKE_WORD(&rest, counter_names);
+    const int counter = TAKE_WORD(&rest, sm_counter_names);
     if (counter >= 0 && !*rest) {
         *value = (int64_t)sm_stats_counter(stats, (enum sm_counter_id)counter);
         return true;

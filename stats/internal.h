@@ -187,6 +187,24 @@ struct sm_stats {
     struct sm_slab thread_slab, frame_slab;
 };
 
+/* ---- names.c */
+extern const char *const sm_level_names[SM_LEVEL_COUNT];
+extern const enum sm_unit sm_level_units[SM_LEVEL_COUNT];
+extern const char *const sm_counter_names[SM_COUNTER_COUNT];
+extern const enum sm_unit sm_counter_units[SM_COUNTER_COUNT];
+extern const char *const sm_part_names[SM_PART_COUNT];
+extern const char *const sm_part_helps[SM_PART_COUNT];
+extern const char *const sm_kind_names[SM_KIND_COUNT];
+extern const char *const sm_tracked_names[SM_TRACKED_COUNT];
+extern const char *const sm_phase_counter_names[SM_PHASE_COUNTER_COUNT];
+
+/* PyTorch's levels are kept by pool; what follows them in the list are objects of the driver, kept for all
+ * only. */
+static inline bool sm_level_has_pools(enum sm_level_id level)
+{
+    return level <= SM_LEVEL_inactive_split_bytes;
+}
+
 /* ---- stats.c */
 /* The block levels of one side now. */
 struct sm_use sm_stats_use(const struct sm_stats *stats, unsigned side);
@@ -249,8 +267,28 @@ void sm_threads_fini(struct sm_stats *stats);
 void sm_thread_alloc(struct sm_stats *stats, uint64_t requested, uint64_t rounded);
 void sm_thread_free(struct sm_stats *stats, uint64_t requested, uint64_t rounded);
 void sm_thread_count(struct sm_stats *stats, enum sm_counter_id counter, uint64_t times);
+/* The figures so far of the nth open entry of this node. Returns: false when there are not so many. */
+bool sm_thread_open_figures(const struct sm_stats *stats, const struct sm_node *node, unsigned nth,
+                            int64_t now_ns, int64_t figure[SM_FIGURE_COUNT]);
 /* Copies the open stacks of all threads. Requires: nodes for all of them reserved. Returns: false when out of
  * host memory, with none of them copied. */
 bool sm_threads_copy(struct sm_stats *stats, const struct sm_stats *from);
+
+/* ---- report.c */
+#define SM_PATH_MAX                (SM_NODE_DEPTH_MAX * (SM_PHASE_NAME_MAX + 1))
+#define SM_REPORT_UTILISATION_NOTE "peak allocated / peak reserved: two instants"
+/* part / whole; 0 where whole is 0. */
+double sm_report_ratio(int64_t part, int64_t whole);
+/* Allocated bytes at the instant of these parts. */
+int64_t sm_report_allocated_in(const struct sm_parts *parts);
+/* "step/forward/layer3". */
+void sm_report_path(const struct sm_node *node, char path[SM_PATH_MAX]);
+/* As sm_thread_open_figures, of phases and windows. Requires: folded. */
+bool sm_report_open_figures(const struct sm_stats *stats, const struct sm_node *node, unsigned nth,
+                            int64_t now_ns, int64_t figure[SM_FIGURE_COUNT]);
+
+/* ---- table.c */
+void sm_table_emit(const struct sm_stats *stats, const struct sm_report_facts *facts, struct sm_emit *emit,
+                   int64_t now_ns);
 
 #endif

@@ -159,6 +159,24 @@ static void frame_figures(const struct sm_thread *thread, const struct frame *fr
 #undef X
 }
 
+bool sm_thread_open_figures(const struct sm_stats *stats, const struct sm_node *node, unsigned nth,
+                            int64_t now_ns, int64_t figure[SM_FIGURE_COUNT])
+{
+    for (const struct sm_thread *thread = stats->threads; thread; thread = thread->next) {
+        int64_t peak[NET_COUNT] = {thread->running[NET_ALLOCATED], thread->running[NET_REQUESTED]};
+        for (const struct frame *frame = thread->top; frame; frame = frame->below) {
+            raise_to(peak, frame->peak); /* what newer frames saw, this one saw too */
+            if (frame->node == node && nth-- == 0) {
+                struct frame seen = *frame;
+                raise_to(seen.peak, peak);
+                frame_figures(thread, &seen, now_ns, figure);
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 static void remove_thread(struct sm_stats *stats, struct sm_thread *thread)
 {
     struct sm_thread **link = &stats->threads;

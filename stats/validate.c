@@ -6,8 +6,6 @@
 
 #define FAIL(error, ...) sm_error_set(error, SEAM_E_STATE, __VA_ARGS__)
 
-static const char *const kind_names[] = {"all", "small_pool", "large_pool"};
-
 static seam_result check_level(const struct sm_stats *stats, enum sm_level_id level, const char *name,
                                struct sm_error *error)
 {
@@ -17,12 +15,12 @@ static seam_result check_level(const struct sm_stats *stats, enum sm_level_id le
         current[kind] = now->current;
         if (now->current < 0 || now->peak < now->current)
             return FAIL(error, "statistics of device %d: %s.%s: current %" PRId64 " and peak %" PRId64,
-                        stats->device, name, kind_names[kind], now->current, now->peak);
+                        stats->device, name, sm_kind_names[kind], now->current, now->peak);
         const int64_t base = stats->moved_base[level][kind];
         if (!sm_stats_is_block_level(level) && now->current != base + now->in - now->out)
             return FAIL(error,
                         "statistics of device %d: %s.%s: current %" PRId64 " is not %" PRId64 " + in - out",
-                        stats->device, name, kind_names[kind], now->current, base);
+                        stats->device, name, sm_kind_names[kind], now->current, base);
     }
     if (!stats->all_only[level] && current[SM_KIND_SMALL] + current[SM_KIND_LARGE] != current[SM_KIND_ALL])
         return FAIL(error, "statistics of device %d: %s: small_pool and large_pool do not add up to all",
