@@ -14,6 +14,12 @@ void sm_crest_note(struct sm_stats *stats)
     stats->marks = 0;
 }
 
+void sm_crest_clear(struct sm_crest *crest)
+{
+    for (unsigned i = 0; i < SM_TRACKED_COUNT; i++)
+        crest->peak[i] = INT64_MIN;
+}
+
 void sm_crest_merge(struct sm_crest *into, const struct sm_crest *from)
 {
     if (from->peak[SM_TRACKED_reserved] > into->peak[SM_TRACKED_reserved])
@@ -23,14 +29,6 @@ void sm_crest_merge(struct sm_crest *into, const struct sm_crest *from)
     for (unsigned i = 0; i < SM_TRACKED_COUNT; i++)
         if (from->peak[i] > into->peak[i])
             into->peak[i] = from->peak[i];
-}
-
-/* The current values as a crest: what a piece of time starts from. */
-static struct sm_crest crest_now(const struct sm_stats *stats)
-{
-    struct sm_crest crest = {.at_reserved = *stats->parts, .at_allocated = *stats->parts};
-    sm_stats_tracked(stats, crest.peak);
-    return crest;
 }
 
 /* A new piece of time begins: the running peaks are the current values. */
@@ -65,5 +63,5 @@ void sm_crest_fold(struct sm_stats *stats)
 
 void sm_crest_restart(struct sm_stats *stats)
 {
-    stats->total = crest_now(stats);
+    sm_crest_clear(&stats->total);
 }

@@ -215,12 +215,14 @@ bool sm_stats_is_block_level(enum sm_level_id level);
 /* ---- crest.c */
 /* A peak is about to be left: copies the parts that are marked. */
 void sm_crest_note(struct sm_stats *stats);
+/* No piece of time yet. */
+void sm_crest_clear(struct sm_crest *crest);
 /* Makes *into the higher of both, level by level; the parts go with their peak. Equal peaks: the earlier
  * (*into) stays. */
 void sm_crest_merge(struct sm_crest *into, const struct sm_crest *from);
 /* A boundary: the running peaks go into everything that is open and start again at the current values. */
 void sm_crest_fold(struct sm_stats *stats);
-/* Peaks since the last reset := current values, with their parts. Requires: folded. */
+/* Forgets the peaks since the last reset: the next fold brings the current values. Requires: folded. */
 void sm_crest_restart(struct sm_stats *stats);
 
 /* ---- births.c */

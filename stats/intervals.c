@@ -65,8 +65,7 @@ void sm_interval_open(struct sm_stats *stats, struct sm_node *node, int64_t star
     };
     sm_stats_tracked(stats, interval->entry);
     read_counters(stats, interval->counters);
-    for (unsigned i = 0; i < SM_TRACKED_COUNT; i++)
-        interval->crest.peak[i] = INT64_MIN; /* no piece of time yet */
+    sm_crest_clear(&interval->crest);
     stats->newest_start = interval->start;
 }
 

@@ -22,6 +22,7 @@ struct sm_stats *sm_stats_create(int device, const struct sm_parts *parts)
         sm_stats_destroy(stats);
         return NULL;
     }
+    sm_crest_restart(stats);
     stats->marks = SM_MARK_BOTH;
     return stats;
 }

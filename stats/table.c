@@ -59,12 +59,16 @@ __attribute__((format(printf, 3, 4))) static void add_cell(struct row *row, unsi
         add_byte(row, *s);
 }
 
-/* MiB in at most 7 characters up to 9 TiB: fewer decimals for larger numbers. */
+/* MiB. Narrow columns (below 8) hold 6 characters up to 976 GiB: fewer decimals for larger numbers. */
 static void add_mib(struct row *row, unsigned width, double bytes)
 {
     char text[SM_NUMBER_TEXT_MAX];
     const double mib = bytes / (double)SM_MIB, size = fabs(mib);
-    const int decimals = size == 0 ? 0 : size < 0.01 ? 4 : size < 100 ? 2 : size < 10000 ? 1 : 0;
+    const int decimals = size == 0                                  ? 0
+                         : size < 0.01                              ? 4
+                         : size < 100                               ? 2
+                         : size < (width && width < 8 ? 1000 : 1e6) ? 1
+                                                                    : 0;
     add_cell(row, width, "%s", sm_number_fixed(text, sizeof text, mib, decimals));
 }
 
@@ -292,26 +296,26 @@ static bool show_node(const struct sm_stats *stats, const struct sm_node *node, 
     return true;
 }
 
-#define NAME_COLUMNS 20
+#define NAME_COLUMNS 19
 
 static void add_phase_name(struct row *row, const struct sm_node *node, const struct shown *shown)
 {
     add_name(row, node->depth - 1, shown->name, NAME_COLUMNS);
-    add_cell(row, 6, "%" PRIu64, node->count);
+    add_cell(row, 5, "%" PRIu64, node->count);
 }
 
 static void title_levels(struct row *row, struct sm_emit *emit)
 {
-    add_name(row, 0, "", NAME_COLUMNS + 6);
+    add_name(row, 0, "", NAME_COLUMNS + 5);
     for (unsigned i = 0; i < SM_TRACKED_COUNT; i++)
-        add_cell(row, 20, "%s  ", sm_tracked_names[i]);
+        add_cell(row, 21, "%s", sm_tracked_names[i]);
     end_row(row, emit);
     add_name(row, 0, "", NAME_COLUMNS);
-    add_cell(row, 6, "times");
+    add_cell(row, 5, "times");
     for (unsigned i = 0; i < SM_TRACKED_COUNT; i++) {
         add_cell(row, 7, "entry");
         add_cell(row, 7, "peak");
-        add_cell(row, 6, "exit");
+        add_cell(row, 7, "exit");
     }
     end_row(row, emit);
 }
@@ -322,19 +326,19 @@ static void row_levels(struct row *row, const struct sm_node *node, const struct
     for (unsigned i = 0; i < SM_TRACKED_COUNT; i++) {
         add_mib(row, 7, shown->mean[sm_figure_level(i, SM_POINT_ENTRY)]);
         add_mib(row, 7, (double)shown->highest.peak[i]);
-        add_mib(row, 6, shown->mean[sm_figure_level(i, SM_POINT_EXIT)]);
+        add_mib(row, 7, shown->mean[sm_figure_level(i, SM_POINT_EXIT)]);
     }
 }
 
 static void title_gap(struct row *row, struct sm_emit *emit)
 {
     add_name(row, 0, "", NAME_COLUMNS);
-    add_cell(row, 6, "times");
+    add_cell(row, 5, "times");
     add_cell(row, 10, "ms");
     add_cell(row, 10, "req. live");
     for (unsigned i = SM_PART_rounding; i < SM_PART_COUNT; i++)
         add_cell(row, i < SM_PART_held_free ? 9 : 11, "%s", sm_part_names[i]);
-    add_cell(row, 11, "carried out");
+    add_cell(row, 13, "carried out");
     end_row(row, emit);
 }
 
@@ -348,7 +352,7 @@ static void row_gap(struct row *row, const struct sm_node *node, const struct sh
                 : i < SM_PART_held_free ? 9
                                         : 11,
                 (double)shown->highest.at_reserved.bytes[i]);
-    add_mib(row, 11, shown->mean[SM_FIGURE_carried_out + 1]);
+    add_mib(row, 13, shown->mean[SM_FIGURE_carried_out + 1]);
 }
 
 static const struct {
@@ -364,7 +368,7 @@ static const struct {
 static void title_calls(struct row *row, struct sm_emit *emit)
 {
     add_name(row, 0, "", NAME_COLUMNS);
-    add_cell(row, 6, "times");
+    add_cell(row, 5, "times");
     add_cell(row, 9, "allocs");
     add_cell(row, 9, "frees");
     for (unsigned i = 0; i < COUNTER_COLUMNS; i++)
@@ -386,6 +390,7 @@ static void row_calls(struct row *row, const struct sm_node *node, const struct 
 static void title_thread(struct row *row, struct sm_emit *emit)
 {
     add_name(row, 0, "", NAME_COLUMNS);
+    add_cell(row, 5, "times");
     for (const char *const *title = (const char *const[]){"allocs", "frees", "req. peak", "req. exit",
                                                           "alloc. peak", "alloc. exit", NULL};
          *title; title++)
@@ -396,7 +401,7 @@ static void title_thread(struct row *row, struct sm_emit *emit)
 static void row_thread(struct row *row, const struct sm_node *node, const struct shown *shown)
 {
     static const unsigned order[] = {SM_TRACKED_requested, SM_TRACKED_allocated};
-    add_name(row, node->depth - 1, shown->name, NAME_COLUMNS);
+    add_phase_name(row, node, shown);
     add_mean_count(row, 11, shown->mean[SM_FIGURE_allocations]);
     add_mean_count(row, 11, shown->mean[SM_FIGURE_frees]);
     for (unsigned i = 0; i < 2; i++) {
