@@ -21,7 +21,8 @@ static inline uint64_t sm_align_down(uint64_t n, uint64_t align)
     return n & ~(align - 1);
 }
 
-/* Requires: align is a power of two and n + align - 1 does not overflow (sm_align_up_checked where unsure). */
+/* Requires: align is a power of two and n + align - 1 does not overflow (sm_align_up_checked where unsure).
+ */
 static inline uint64_t sm_align_up(uint64_t n, uint64_t align)
 {
     return (n + align - 1) & ~(align - 1);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* emit: one description of a tree of figures, two writers: JSON, or an indented table for people.
  *
- * The caller walks its data once and names each figure with its unit; the writer decides how it looks (JSON: raw
- * numbers; table: MiB for bytes, milliseconds for nanoseconds). Output goes into a caller's buffer as snprintf does:
- * what does not fit is counted and cut, and no memory is obtained, so it works when there is none.
+ * The caller walks its data once and names each figure with its unit; the writer decides how it looks (JSON:
+ * raw numbers; table: MiB for bytes, milliseconds for nanoseconds). Output goes into a caller's buffer as
+ * snprintf does: what does not fit is counted and cut, and no memory is obtained, so it works when there is
+ * none.
  *
- * Use: sm_emit_begin, objects/arrays/figures, sm_emit_end -> length needed. JSON strings are escaped; the commas are
- * the writer's business. Thread: an emitter belongs to one thread. */
+ * Use: sm_emit_begin, objects/arrays/figures, sm_emit_end -> length needed. JSON strings are escaped; the
+ * commas are the writer's business. Thread: an emitter belongs to one thread. */
 #ifndef SEAM_BASE_EMIT_H
 #define SEAM_BASE_EMIT_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A fault counter: makes the n-th of a kind of call fail, once or from then on. Host allocations and, in tests, driver
- * calls use the same type. Thread: safe, relaxed atomics; armed and read by tests only. */
+/* A fault counter: makes the n-th of a kind of call fail, once or from then on. Host allocations and, in
+ * tests, driver calls use the same type. Thread: safe, relaxed atomics; armed and read by tests only. */
 #ifndef SEAM_BASE_FAULT_H
 #define SEAM_BASE_FAULT_H
 

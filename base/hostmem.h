@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hostmem: the only door to host memory.
  *
- * 1. Where the process has jemalloc (mallocx, sdallocx, mallctl are bound weakly), metadata comes from an arena of
- *    its own; elsewhere from libc. No library of ours links jemalloc.
+ * 1. Where the process has jemalloc (mallocx, sdallocx, mallctl are bound weakly), metadata comes from an
+ * arena of its own; elsewhere from libc. No library of ours links jemalloc.
  * 2. Sizes are given back at free, so that the bytes in use are known exactly.
- * 3. sm_slab serves records of one size: a list of free records, refilled from hostmem in chunks that double up to a
- *    limit, so that taking a record allocates only when a chunk is used up.
+ * 3. sm_slab serves records of one size: a list of free records, refilled from hostmem in chunks that double
+ * up to a limit, so that taking a record allocates only when a chunk is used up.
  * 4. Every allocation passes one fault counter, so that tests can fail each of them.
  *
  * Thread: sm_hostmem_* safe; a slab is protected by its owner's lock. */
@@ -17,7 +17,8 @@
 
 /* Returns: zeroed memory of size bytes aligned to 16, or NULL. Requires: size > 0. */
 void *sm_hostmem_get(size_t size);
-/* Grows or shrinks; new bytes are zero. On failure NULL, and the old memory is untouched. memory NULL: like get. */
+/* Grows or shrinks; new bytes are zero. On failure NULL, and the old memory is untouched. memory NULL: like
+ * get. */
 void *sm_hostmem_resize(void *memory, size_t old_size, size_t size);
 /* memory NULL is allowed. Requires: size is what was asked for. */
 void sm_hostmem_put(void *memory, size_t size);
@@ -43,7 +44,8 @@ struct sm_slab {
 void sm_slab_init(struct sm_slab *slab, size_t record_size);
 /* Gives all chunks back, whatever is still handed out. */
 void sm_slab_fini(struct sm_slab *slab);
-/* Makes sure that the next `records` takes cannot fail. Returns: false when out of host memory; nothing changed. */
+/* Makes sure that the next `records` takes cannot fail. Returns: false when out of host memory; nothing
+ * changed. */
 bool sm_slab_reserve(struct sm_slab *slab, size_t records);
 /* Returns: a zeroed record, or NULL. */
 void *sm_slab_take(struct sm_slab *slab);

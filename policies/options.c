@@ -280,8 +280,8 @@ static seam_result read_file(struct reader *reader)
         return fail(reader, at, "\"@\" is not followed by the path of a file");
     memcpy(path, name.at, name.length);
     path[name.length] = 0;
-    char *content;
-    size_t size;
+    char *content = NULL;
+    size_t size = 0;
     seam_result result = load_file(reader, at, path, &content, &size);
     if (result != SEAM_OK)
         return result;

@@ -92,6 +92,23 @@ static void hold_high_while_another_takes_low(void)
     sm_lock_give(&heap);
 }
 
+static void right_orders_pass(void **state)
+{
+    (void)state;
+    struct child child = run_child(take_ascending_give_in_any_order);
+    assert_true(child_ended_well(&child));
+    assert_string_equal(child.told, "");
+    child = run_child(hold_high_while_another_takes_low);
+    assert_true(child_ended_well(&child));
+}
+
+#ifdef NDEBUG
+static void wrong_orders_abort(void **state)
+{
+    (void)state;
+    skip(); /* release builds do not look */
+}
+#else
 static void take_in_the_wrong_order(void)
 {
     sm_lock_take(&heap);
@@ -145,23 +162,6 @@ static void take_in_the_wrong_order_in_a_thread(void)
         pthread_join(thread, NULL);
 }
 
-static void right_orders_pass(void **state)
-{
-    (void)state;
-    struct child child = run_child(take_ascending_give_in_any_order);
-    assert_true(child_ended_well(&child));
-    assert_string_equal(child.told, "");
-    child = run_child(hold_high_while_another_takes_low);
-    assert_true(child_ended_well(&child));
-}
-
-#ifdef NDEBUG
-static void wrong_orders_abort(void **state)
-{
-    (void)state;
-    skip(); /* release builds do not look */
-}
-#else
 static void assert_aborts_naming(void (*function)(void), const char *one, const char *other)
 {
     struct child child = run_child(function);
