@@ -22,7 +22,7 @@ struct sm_growth_state {
     bool small_class;
 };
 
-#define SM_GROWTH_HANDLES_MAX 4096
+#define SM_GROWTH_HANDLES_MAX 1024
 
 /* Up to how many reserved bytes growth needs no second thought: the peak and its slack.
  * Returns: >= live_peak; equal without slack. */

@@ -97,11 +97,11 @@ _Static_assert(sizeof(enum sm_policy) == sizeof(unsigned) && sizeof(enum sm_peer
       "share of the device's memory that this process may use",                                              \
       SHARE(AT(per_process_memory_fraction)))                                                                \
     X("throw_on_cudamalloc_oom", PYTORCH, "bool", "False", "True or False",                                  \
-      "when PyTorch's allocator refuses a request; accepted, no effect", BOOL(PASSED_OVER))                   \
+      "when PyTorch's allocator refuses a request; accepted, no effect", BOOL(PASSED_OVER))                  \
     X("release_lock_on_cudamalloc", PYTORCH, "bool", "False", "True or False",                               \
-      "locking inside PyTorch's allocator; accepted, no effect", BOOL(PASSED_OVER))                           \
+      "locking inside PyTorch's allocator; accepted, no effect", BOOL(PASSED_OVER))                          \
     X("graph_capture_record_stream_reuse", PYTORCH, "bool", "False", "True or False",                        \
-      "reuse inside PyTorch's captures; accepted, no effect", BOOL(PASSED_OVER))                                                              \
+      "reuse inside PyTorch's captures; accepted, no effect", BOOL(PASSED_OVER))                             \
     X("pinned_*", PYTORCH, "text", "-", "any",                                                               \
       "settings of PyTorch's allocator of host memory; passed over", TEXT(PASSED_OVER))                      \
     X("policy", OURS, "name", "stitch", "stitch",                                                            \
