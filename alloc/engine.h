@@ -11,9 +11,9 @@
  *   report   figures for people and programs
  *   allocator, api: all devices together; the public functions, arguments checked
  *
- * Locks, in the order in which they are taken (base/lock.h): phases, setup, a device's memory lock (held over driver calls
- * that change memory), its heap lock (never held over a driver call that may wait for the device). A hit takes the heap lock
- * alone. */
+ * Locks, in the order in which they are taken (base/lock.h): phases, setup, a device's memory lock (held over
+ * driver calls that change memory), its heap lock (never held over a driver call that may wait for the
+ * device). A hit takes the heap lock alone. */
 #ifndef SEAM_ALLOC_ENGINE_H
 #define SEAM_ALLOC_ENGINE_H
 
@@ -35,8 +35,11 @@ struct sm_stream {
     struct sm_device *device;
     struct sm_home *homes[2];      /* default pool: large, small; NULL until first used */
     struct sm_fence_queue waiting; /* fences with a recorded event, in the order of recording */
-    bool idle;                     /* nothing was freed since the stream was last known to be done */
+    uint64_t freed;                /* blocks given back so far */
+    uint64_t done;                 /* value of freed at which the stream was known to have done its work */
+    uint64_t passed_over;          /* serial of the trim that found it at work */
     LIST_ENTRY(sm_stream) link;
+    TAILQ_ENTRY(sm_stream) waits; /* in device->waiting while its queue is not empty */
 };
 LIST_HEAD(sm_stream_list, sm_stream);
 
@@ -44,6 +47,7 @@ LIST_HEAD(sm_stream_list, sm_stream);
 struct sm_pool {
     seam_pool_id id;
     unsigned uses;
+    bool captured; /* a graph holds addresses of it: pinned while it has uses */
     LIST_ENTRY(sm_pool) link;
 };
 
@@ -57,15 +61,18 @@ struct sm_scope {
     LIST_ENTRY(sm_scope) link;
 };
 
-/* A free event, or a handle that the driver refused to release. */
-struct sm_spare {
-    struct sm_spare *next;
-    union {
-        CUevent event;
-        struct {
-            uint64_t name, size;
-        } handle;
-    };
+/* An event that waits to be used again. */
+struct sm_spare_event {
+    struct sm_spare_event *next;
+    CUevent event;
+};
+
+/* A handle that the driver refused to unmap (address set) or to release. Still counted as reserved, tried
+ * again later. */
+struct sm_lost_handle {
+    struct sm_lost_handle *next;
+    uint64_t name, size, address;
+    enum sm_kind kind;
 };
 
 #define SM_STREAM_SLOTS 64
@@ -77,41 +84,46 @@ struct sm_device {
     CUcontext context; /* primary, retained */
     char name[96];
     uint64_t total_bytes, granularity;
-    CUmemAllocationProp properties;   /* of every handle; immutable after setup */
-    CUmemAccessDesc *access;          /* the device, then its peers */
+    CUmemAllocationProp properties; /* of every handle; immutable after setup */
+    CUmemAccessDesc *access;        /* the device, then its peers */
     size_t access_count;
 
     struct sm_lock memory_lock;
-    struct sm_spare *lost_handles;    /* memory lock */
-    struct sm_slab spare_handles;     /* records of lost handles; memory lock */
+    struct sm_lost_handle *lost; /* memory lock */
+    struct sm_slab lost_records; /* memory lock */
+    uint64_t trim_serial;        /* memory lock */
 
-    struct sm_lock heap_lock;         /* all that follows */
+    struct sm_lock heap_lock; /* all that follows */
     struct sm_heap heap;
     struct sm_stats *stats;
     struct sm_stream_list streams[SM_STREAM_SLOTS];
-    struct sm_fence_queue unrecorded; /* fences whose event could not be recorded, or must not be while a capture runs */
-    uint64_t pending;                 /* PENDING blocks */
+    struct sm_fence_queue
+        unrecorded; /* fences whose event could not be recorded, or must not be while a capture runs */
+    TAILQ_HEAD(, sm_stream) waiting; /* streams with waiting fences */
+    uint64_t pending;                /* PENDING blocks */
+    uint64_t fence_serial;
     LIST_HEAD(, sm_pool) pools;
     LIST_HEAD(, sm_scope) scopes;
-    struct sm_spare *free_events;
-    struct sm_slab spares;            /* records of events */
-    uint64_t limit;                   /* bytes; SM_UNLIMITED for none */
+    struct sm_spare_event *free_events;
+    struct sm_slab event_records;
+    uint64_t live_peak; /* bytes of LIVE and PENDING blocks; no reset touches it */
+    uint64_t limit;     /* bytes; SM_UNLIMITED for none */
     double fraction;
-    uint64_t told_segments, told_held_ranges, told_splits, told_merges; /* what the statistics know of the heap */
-    int64_t told_held_small, told_held_large;
+    uint64_t told_segments, told_held_ranges, told_held, told_splits,
+        told_merges; /* what the statistics know */
 };
 
 struct sm_allocator {
     struct sm_driver *driver;
-    struct sm_options options;        /* immutable once a device exists */
-    struct sm_lock phase_lock;        /* phase and window boundaries */
-    struct sm_lock setup_lock;        /* creation of devices */
+    struct sm_options options; /* immutable once a device exists */
+    struct sm_lock phase_lock; /* phase and window boundaries */
+    struct sm_lock setup_lock; /* creation of devices */
     int device_count;
     _Atomic(struct sm_device *) devices[SM_DEVICES_MAX];
-    _Atomic uint64_t address_bytes;   /* reserved, all devices */
-    uint64_t next_window;             /* phase lock */
-    struct sm_stats *stats_of_none;   /* phases entered before any device exists */
-    struct sm_parts no_parts;
+    _Atomic uint64_t address_bytes; /* reserved, all devices */
+    uint64_t next_window;           /* phase lock */
+    struct sm_stats *open_phases;   /* what is open now, for devices that are set up later; phase lock */
+    struct sm_parts no_parts;       /* its parts: always 0 */
 };
 
 /* ---- allocator.c ---- */
@@ -127,11 +139,14 @@ seam_result sm_allocator_device(struct sm_allocator *allocator, int ordinal, str
                                 struct sm_error *error);
 /* The device if it was set up already, else NULL. */
 struct sm_device *sm_allocator_seen(struct sm_allocator *allocator, int ordinal);
-seam_result sm_allocator_phase_push(struct sm_allocator *allocator, const char *name, struct sm_error *error);
-seam_result sm_allocator_phase_pop(struct sm_allocator *allocator, struct sm_error *error);
+/* Phases and windows of all devices, those set up later included. of_thread: of the calling thread alone. */
+seam_result sm_allocator_phase_push(struct sm_allocator *allocator, const char *name, bool of_thread,
+                                    struct sm_error *error);
+seam_result sm_allocator_phase_pop(struct sm_allocator *allocator, bool of_thread, struct sm_error *error);
 seam_result sm_allocator_window_open(struct sm_allocator *allocator, const char *name, uint64_t *window,
                                      struct sm_error *error);
-seam_result sm_allocator_window_close(struct sm_allocator *allocator, uint64_t window, struct sm_error *error);
+seam_result sm_allocator_window_close(struct sm_allocator *allocator, uint64_t window,
+                                      struct sm_error *error);
 seam_result sm_allocator_validate(struct sm_allocator *allocator, struct sm_error *error);
 
 /* ---- device.c ---- */
@@ -145,7 +160,8 @@ seam_result sm_device_enter(struct sm_device *device, struct sm_error *error);
 void sm_device_leave(struct sm_device *device);
 /* The record of a stream; heap lock held. Returns: NULL when out of host memory. */
 struct sm_stream *sm_device_stream(struct sm_device *device, CUstream stream);
-/* The home of a stream and size class in a pool (NULL: default); heap lock held. NULL when out of host memory. */
+/* The home of a stream and size class in a pool (NULL: default); heap lock held. NULL when out of host
+ * memory. */
 struct sm_home *sm_device_home(struct sm_device *device, struct sm_stream *stream, const struct sm_pool *pool,
                                bool small_class);
 /* Tells the statistics what changed in the heap since the last call; heap lock held. */
@@ -164,8 +180,10 @@ struct sm_request {
 
 /* Serves a request. Returns: the block's address, or 0 with *error. No lock held. */
 uint64_t sm_pool_alloc(struct sm_device *device, uint64_t size, CUstream stream, struct sm_error *error);
-/* A block's owner gives it back. Returns: SEAM_OK or SEAM_E_POINTER. No lock held. */
-seam_result sm_pool_free(struct sm_device *device, uint64_t address, struct sm_error *error);
+/* A block's owner gives it back. Returns: SEAM_OK, or SEAM_E_POINTER without a text: another device may own
+ * the address. No lock held. */
+seam_result sm_pool_free(struct sm_device *device, uint64_t address);
+/* The same, or SEAM_E_HOST_OOM with *error. */
 seam_result sm_pool_record_stream(struct sm_device *device, uint64_t address, CUstream stream,
                                   struct sm_error *error);
 /* The LIVE block that holds an address; heap lock held. NULL if none. Slow. */
@@ -173,14 +191,20 @@ struct sm_block *sm_pool_block_of(struct sm_device *device, uint64_t address);
 /* Best fit at home; heap lock held. Returns: the LIVE block, or NULL. */
 struct sm_block *sm_pool_hit(struct sm_request *request);
 /* The statistics of a block just handed out; heap lock held. */
-void sm_pool_count(struct sm_request *request, struct sm_block *block);
+void sm_pool_count(const struct sm_request *request, struct sm_block *block);
 /* A PENDING block whose fence has passed becomes FREE; heap lock held. */
 void sm_pool_complete(struct sm_device *device, struct sm_block *block);
 
 /* ---- grow.c: memory from and to the driver ---- */
 
 /* What stood in the way of a growth, for the report. */
-enum sm_obstacle { SM_OBSTACLE_NONE, SM_OBSTACLE_LIMIT, SM_OBSTACLE_DEVICE, SM_OBSTACLE_ADDRESS, SM_OBSTACLE_MAPPING };
+enum sm_obstacle {
+    SM_OBSTACLE_NONE,
+    SM_OBSTACLE_LIMIT,
+    SM_OBSTACLE_DEVICE,
+    SM_OBSTACLE_ADDRESS,
+    SM_OBSTACLE_MAPPING
+};
 
 struct sm_shortage {
     enum sm_obstacle obstacle;
@@ -188,16 +212,18 @@ struct sm_shortage {
 };
 
 /* Makes the request's home larger and serves the request from it, or from what was freed meanwhile.
- * Requires: memory lock held, heap lock not; context current. Returns: SEAM_OK and *block LIVE and counted; SEAM_E_DEVICE_OOM or
- * SEAM_E_LIMIT with *shortage; SEAM_E_DEVICE, SEAM_E_HOST_OOM. On failure nothing is mapped, counted or marked. */
+ * Requires: memory lock held, heap lock not; context current. Returns: SEAM_OK and *block LIVE and counted;
+ * SEAM_E_DEVICE_OOM or SEAM_E_LIMIT with *shortage; SEAM_E_DEVICE, SEAM_E_HOST_OOM. On failure nothing is
+ * mapped, counted or marked. */
 seam_result sm_grow(struct sm_request *request, struct sm_block **block, struct sm_shortage *shortage,
                     struct sm_error *error);
 
 enum sm_trim_wait { SM_TRIM_IDLE_ONLY, SM_TRIM_WAIT };
-/* Gives whole free handles back, at least `bytes` of them if there are so many, other homes' before `sparing`'s (may be
- * NULL). IDLE_ONLY passes over memory whose stream may still be at work; WAIT waits for such streams.
- * Requires: memory lock held, heap lock not; context current. Returns: bytes given back. */
-uint64_t sm_trim(struct sm_device *device, uint64_t bytes, enum sm_trim_wait wait, const struct sm_home *sparing);
+/* Gives whole free handles back, at least `bytes` of them if there are so many, other homes' before
+ * `sparing`'s (may be NULL). IDLE_ONLY passes over memory whose stream may still be at work; WAIT waits for
+ * such streams. Requires: memory lock held, heap lock not; context current. Returns: bytes given back. */
+uint64_t sm_trim(struct sm_device *device, uint64_t bytes, enum sm_trim_wait wait,
+                 const struct sm_home *sparing);
 /* Address space of extents without memory goes back; memory lock held, heap lock not. */
 void sm_trim_addresses(struct sm_device *device);
 /* Tries again to release what the driver refused before; memory lock held. */
@@ -209,43 +235,51 @@ void sm_grow_teardown(struct sm_device *device);
 
 /* Adds a stream to a LIVE block's fence; heap lock held. Returns: false when out of host memory. */
 bool sm_fence_add(struct sm_device *device, struct sm_block *block, struct sm_stream *stream);
-/* The block was just made PENDING: records an event for each entry of its fence. Heap lock held at entry and exit, not over
- * the driver calls. Entries without an event wait in device->unrecorded. Never fails. */
+/* The block was just made PENDING: records an event for each entry of its fence. Heap lock held at entry and
+ * exit, not over the driver calls. Entries without an event wait in device->unrecorded. Never fails. */
 void sm_fence_record(struct sm_device *device, struct sm_block *block);
-/* Completes every block whose fence has passed; heap lock held. Cheap when nothing waits. */
+/* Completes every block whose fence has passed; heap lock held at entry and exit, given up between when an
+ * event must be recorded. Cheap when nothing waits. */
 void sm_fence_poll(struct sm_device *device);
-/* Waits for the oldest waiting fence of any stream and completes what has passed. Requires: memory lock held, heap lock not.
- * Returns: false when nothing waits, or the wait failed. */
+/* Waits for the oldest waiting fence of any stream and completes what has passed. Requires: memory lock held,
+ * heap lock not. Returns: false when nothing waits, or the wait failed. */
 bool sm_fence_wait_one(struct sm_device *device);
-/* Waits until the device has done everything, and completes all fences. Requires: as above. Returns: false when the driver refused. */
+/* Waits until the device has done everything, and completes all fences. Requires: as above. Returns: false
+ * when the driver refused. */
 bool sm_fence_wait_all(struct sm_device *device);
 /* Forgets fences and destroys events; nobody else is inside. */
 void sm_fence_teardown(struct sm_device *device);
-/* While a capture may run, queries and waits would break it. Heap lock held. */
-bool sm_fence_captures(struct sm_device *device);
 
 /* ---- capture.c: private pools ---- */
 
 /* The pool that a request on this stream belongs to; NULL: the default pool. Heap lock held. */
 struct sm_pool *sm_capture_pool(struct sm_device *device, CUstream stream);
-seam_result sm_capture_begin(struct sm_device *device, seam_pool_id id, seam_pool_filter filter, void *context,
-                             struct sm_error *error);
+seam_result sm_capture_begin(struct sm_device *device, seam_pool_id id, seam_pool_filter filter,
+                             void *context, struct sm_error *error);
 seam_result sm_capture_end(struct sm_device *device, seam_pool_id id, struct sm_error *error);
 seam_result sm_capture_release(struct sm_device *device, seam_pool_id id, struct sm_error *error);
-/* True when memory of this pool may be given back: the default pool, and pools that nobody uses. Heap lock held. */
+/* True when the home's memory may be given back: no graph holds addresses in its pool. Heap lock held. */
 bool sm_capture_may_trim(struct sm_device *device, const struct sm_home *home);
+/* True while a capture is known to run on the device: queries, waits, unmaps would break it or its addresses.
+ * Heap lock held. */
+bool sm_capture_running(struct sm_device *device);
+/* Forgets pools that have neither uses nor memory; heap lock held. */
+void sm_capture_prune(struct sm_device *device);
 void sm_capture_teardown(struct sm_device *device);
 
 /* ---- reclaim.c: when there is no room ---- */
 
-/* Serves a request that no free range served: growth, then the ladder. No lock held, context not entered.
- * Returns: SEAM_OK and *block, or the final failure with its report in *error. */
+/* Serves a request that no free range served: growth, then the ladder. No lock held, context not entered; the
+ * request's home is pinned, and is no longer afterwards. Returns: SEAM_OK and *block, or the final failure
+ * with its report in *error. */
 seam_result sm_reclaim_serve(struct sm_request *request, struct sm_block **block, struct sm_error *error);
 
 /* ---- report.c ---- */
 
-size_t sm_report(struct sm_allocator *allocator, int ordinal, enum sm_emit_form form, char *buffer, size_t capacity);
-/* The text of an out-of-memory; no lock held. */
-void sm_report_shortage(const struct sm_request *request, const struct sm_shortage *shortage, struct sm_error *error);
+size_t sm_report(struct sm_allocator *allocator, int ordinal, enum sm_emit_form form, char *buffer,
+                 size_t capacity);
+/* The text of an out-of-memory, in place of what *error says; memory lock held. */
+void sm_report_shortage(const struct sm_request *request, const struct sm_shortage *shortage,
+                        struct sm_error *error);
 
 #endif

@@ -33,7 +33,8 @@ const char *sm_driver_text(const struct sm_driver *driver, CUresult code, char *
     return buffer;
 }
 
-/* A member of the table as the address of an object pointer: POSIX lets function and data pointers be converted. */
+/* A member of the table as the address of an object pointer: POSIX lets function and data pointers be
+ * converted. */
 static void set_member(struct sm_driver *driver, size_t offset, void *function)
 {
     memcpy((char *)driver + offset, &function, sizeof(function));
@@ -56,13 +57,15 @@ seam_result sm_driver_fill(struct sm_driver *driver, sm_get_proc get_proc, struc
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         void *function = find(get_proc, table[i].name, table[i].version);
         if (!function && table[i].required)
-            return sm_error_set(error, SEAM_E_NO_DRIVER,
-                                "the CUDA driver has no function %s (of CUDA %d.%d): it is too old, 11.3 or newer is "
-                                "needed",
-                                table[i].name, table[i].version / 1000, table[i].version % 1000 / 10);
+            return sm_error_set(
+                error, SEAM_E_NO_DRIVER,
+                "the CUDA driver has no function %s (of CUDA %d.%d): it is too old, 11.3 or newer is "
+                "needed",
+                table[i].name, table[i].version / 1000, table[i].version % 1000 / 10);
         set_member(driver, table[i].offset, function);
     }
-    set_member(driver, offsetof(struct sm_driver, capture_info), find(get_proc, "cuStreamGetCaptureInfo", 11030));
+    set_member(driver, offsetof(struct sm_driver, capture_info),
+               find(get_proc, "cuStreamGetCaptureInfo", 11030));
     code = SM_CALL(driver, cuInit, 0);
     if (code != CUDA_SUCCESS)
         return sm_error_set(error, SEAM_E_NO_DRIVER, "the CUDA driver could not be started: cuInit: %s",
@@ -83,8 +86,9 @@ seam_result sm_driver_open(struct sm_driver *driver, struct sm_error *error)
     symbol = dlsym(library, "cuGetProcAddress_v2");
     if (!symbol) {
         dlclose(library);
-        return sm_error_set(error, SEAM_E_NO_DRIVER,
-                            "libcuda.so.1 has no cuGetProcAddress_v2: a driver of CUDA 12.0 or newer is needed");
+        return sm_error_set(
+            error, SEAM_E_NO_DRIVER,
+            "libcuda.so.1 has no cuGetProcAddress_v2: a driver of CUDA 12.0 or newer is needed");
     }
     memcpy(&get_proc, &symbol, sizeof(get_proc));
     result = sm_driver_fill(driver, get_proc, error);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* driver: the one door to the device, a table of the CUDA driver functions that the allocator calls.
  *
- * The table is filled from libcuda.so.1 through cuGetProcAddress, or by a test from functions that are linked in. Calls go
- * through SM_CALL, which counts them and the host time they take. Nothing here interprets a result but sm_driver_text.
+ * The table is filled from libcuda.so.1 through cuGetProcAddress, or by a test from functions that are linked
+ * in. Calls go through SM_CALL, which counts them and the host time they take. Nothing here interprets a
+ * result but sm_driver_text.
  *
  * Contract of each function: the CUDA driver API's documentation. The signatures are cuda.h's own.
  * Thread: a table is immutable once loaded; the counters are relaxed atomics. */
@@ -45,6 +46,7 @@
     X(cuEventRecord, 2000, 1)                                                                                \
     X(cuEventQuery, 2000, 1)                                                                                 \
     X(cuEventSynchronize, 2000, 1)                                                                           \
+    X(cuStreamQuery, 2000, 1)                                                                                \
     X(cuStreamSynchronize, 2000, 1)                                                                          \
     X(cuStreamIsCapturing, 10000, 1)                                                                         \
     X(cuThreadExchangeStreamCaptureMode, 10010, 1)                                                           \
@@ -66,7 +68,8 @@ struct sm_driver {
 #define X(name, version, required) __typeof__(&name) name;
     SM_DRIVER_CALLS(X)
 #undef X
-    /* cuStreamGetCaptureInfo has another signature in each major version: the id alone, by the form of 11.3. */
+    /* cuStreamGetCaptureInfo has another signature in each major version: the id alone, by the form of 11.3.
+     */
     CUresult (*capture_info)(CUstream, CUstreamCaptureStatus *, cuuint64_t *, CUgraph *, const CUgraphNode **,
                              size_t *);
     void *library; /* from dlopen, or NULL */
@@ -78,7 +81,8 @@ typedef CUresult (*sm_get_proc)(const char *symbol, void **function, int version
                                 CUdriverProcAddressQueryResult *status);
 
 /* Opens libcuda.so.1 and fills the table; cuInit is called too.
- * Returns: SEAM_OK; SEAM_E_NO_DRIVER when the library, a required function or a device is missing; *driver is then unusable. */
+ * Returns: SEAM_OK; SEAM_E_NO_DRIVER when the library, a required function or a device is missing; *driver is
+ * then unusable. */
 seam_result sm_driver_open(struct sm_driver *driver, struct sm_error *error);
 /* Fills the table through get_proc, for functions that are linked into the program. */
 seam_result sm_driver_fill(struct sm_driver *driver, sm_get_proc get_proc, struct sm_error *error);

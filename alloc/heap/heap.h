@@ -11,14 +11,15 @@
  *   handles |   handle 0   |   handle 1   |  h2  |
  *   blocks  | LIVE | FREE       | LIVE | PENDING |                 UNMAPPED                |
  *
- * Nothing here calls the driver, takes a lock or decides a policy: addresses and handle names are numbers, so that every
- * test runs with invented ones. Records come from slabs; functions that need some say how many, and cannot fail after
- * sm_heap_prepare() has made sure of them.
+ * Nothing here calls the driver, takes a lock or decides a policy: addresses and handle names are numbers, so
+ * that every test runs with invented ones. Records come from slabs; functions that need some say how many,
+ * and cannot fail after sm_heap_prepare() has made sure of them.
  *
- * The heap keeps the device's parts (base/parts.h) exactly: an O(1) change with each call, because only the handles at the
- * two ends of a free range decide how much of it is whole.
+ * The heap keeps the device's parts (base/parts.h) exactly: an O(1) change with each call, because only the
+ * handles at the two ends of a free range decide how much of it is whole.
  *
- * Protected by: the device's heap lock, all of it. Claim: validate.c proves every sentence above by a walk. */
+ * Protected by: the device's heap lock, all of it. Claim: validate.c proves every sentence above by a walk.
+ */
 #ifndef SEAM_ALLOC_HEAP_HEAP_H
 #define SEAM_ALLOC_HEAP_HEAP_H
 
@@ -45,8 +46,10 @@ struct sm_fence {
     struct sm_fence *next; /* of the same block */
     void *stream;          /* struct sm_stream */
     struct sm_block *block;
-    void *event;                   /* CUevent once recorded, else NULL */
-    TAILQ_ENTRY(sm_fence) waiting; /* in the stream's queue, in the order of recording */
+    void *event;     /* record of the CUevent once recorded, else NULL */
+    uint64_t serial; /* of queueing, to tell what a wait for the whole device covered */
+    bool queued;     /* in a queue: the stream's if it has an event, else that of unrecorded ones */
+    TAILQ_ENTRY(sm_fence) waiting; /* in that queue, in the order of recording */
 };
 
 struct sm_block {
@@ -105,6 +108,7 @@ struct sm_home {
     uint64_t mapped;                 /* bytes of handles */
     uint64_t used;                   /* bytes of LIVE, PENDING and LENT blocks */
     uint64_t held, whole;            /* bytes of FREE blocks */
+    unsigned pins;                   /* requests on their way to it: not to be destroyed */
     LIST_ENTRY(sm_home) link;
 };
 
@@ -115,12 +119,13 @@ struct sm_heap {
     struct sm_index index; /* LIVE blocks by address */
     LIST_HEAD(, sm_home) homes;
     struct sm_parts parts;
-    uint64_t reserved;     /* bytes of handles in all homes */
-    uint64_t lost;         /* of these: handles that the driver refused to release; counted as whole_free */
-    uint64_t handles;      /* count */
-    uint64_t address_bytes; /* of all extents */
-    uint64_t segments;     /* contiguous mapped ranges */
-    uint64_t held_ranges;  /* FREE blocks with bytes in handles that are not wholly free */
+    size_t promised;         /* block records kept aside */
+    uint64_t reserved;       /* bytes of handles in all homes */
+    uint64_t lost;           /* of these: handles that the driver refused to release; counted as whole_free */
+    uint64_t handles;        /* count */
+    uint64_t address_bytes;  /* of all extents */
+    uint64_t segments;       /* contiguous mapped ranges */
+    uint64_t held_ranges;    /* FREE blocks with bytes in handles that are not wholly free */
     uint64_t splits, merges; /* running counts */
 };
 
@@ -134,6 +139,11 @@ void sm_heap_fini(struct sm_heap *heap);
 /* Makes sure that the next `records` block records and the index entries for them are at hand.
  * Returns: false when out of host memory; nothing changed. Cheap when they are. */
 bool sm_heap_prepare(struct sm_heap *heap, size_t records);
+/* Keeps `records` aside for a caller that gives up the heap lock in between: others cannot use them up. Ended
+ * by redeem, just before they are used or when they are not needed. Returns: false when out of host memory;
+ * nothing changed. */
+bool sm_heap_promise(struct sm_heap *heap, size_t records);
+void sm_heap_redeem(struct sm_heap *heap, size_t records);
 
 /* Returns: a new home without extents, or NULL when out of host memory. */
 struct sm_home *sm_home_create(struct sm_heap *heap, const struct sm_home_key *key);
@@ -152,12 +162,14 @@ void sm_extent_remove(struct sm_extent *extent);
 struct sm_block *sm_home_best_fit(struct sm_home *home, uint64_t size);
 struct sm_block *sm_home_largest(struct sm_home *home);
 
-/* FREE -> LIVE: the block's low end becomes the block, the rest stays free when split is true and size is smaller.
- * Requires: block FREE, size <= block->size, both multiples of 512; one record prepared when it splits. */
+/* FREE -> LIVE: the block's low end becomes the block, the rest stays free when split is true and size is
+ * smaller. Requires: block FREE, size <= block->size, both multiples of 512; one record prepared when it
+ * splits. */
 void sm_block_take(struct sm_block *block, uint64_t size, uint64_t requested, bool split);
 /* The same from an address inside the block: what lies before stays free. Requires: two records prepared.
  * Returns: the LIVE block. */
-struct sm_block *sm_block_take_at(struct sm_block *block, uint64_t address, uint64_t size, uint64_t requested);
+struct sm_block *sm_block_take_at(struct sm_block *block, uint64_t address, uint64_t size,
+                                  uint64_t requested);
 /* LIVE -> PENDING: leaves the address index. */
 void sm_block_pend(struct sm_block *block);
 /* LIVE or PENDING -> FREE; joins free neighbours. The record may be gone afterwards.
@@ -166,34 +178,40 @@ struct sm_block *sm_block_give(struct sm_block *block);
 
 /* ---- memory ---- */
 
-/* The least number of granules that must be mapped in this gap, from its low end, for a range >= size to exist there together
- * with its free neighbours; bytes. Returns: 0 when the gap cannot hold it. */
+/* The least number of granules that must be mapped in this gap, from its low end, for a range >= size to
+ * exist there together with its free neighbours; bytes. Returns: 0 when the gap cannot hold it. */
 uint64_t sm_gap_missing(const struct sm_heap *heap, const struct sm_block *gap, uint64_t size);
-/* The gap that needs the fewest bytes for a range >= size, the lowest address among equals; NULL if none can hold it. */
+/* The gap that needs the fewest bytes for a range >= size, the lowest address among equals; NULL if none can
+ * hold it. */
 struct sm_block *sm_home_best_gap(struct sm_home *home, uint64_t size, uint64_t *missing);
 
 /* Makes room in the extent's tables for `count` handles that end at most at `end` (an address).
  * Returns: false when out of host memory; nothing changed. */
 bool sm_extent_prepare(struct sm_extent *extent, uint64_t end, uint32_t count);
-/* Handles now lie at the gap's low end, one after the other: that much of it becomes FREE and joins its free neighbours.
- * Requires: sizes sum to at most the gap's size; extent prepared; one block record prepared. Returns: the free range. */
-struct sm_block *sm_gap_fill(struct sm_block *gap, const uint64_t *sizes, const uint64_t *names, uint32_t count);
+/* Handles now lie at the gap's low end, one after the other: that much of it becomes FREE and joins its free
+ * neighbours. Requires: sizes sum to at most the gap's size; extent prepared; one block record prepared.
+ * Returns: the free range. */
+struct sm_block *sm_gap_fill(struct sm_block *gap, const uint64_t *sizes, const uint64_t *names,
+                             uint32_t count);
 
-/* The whole handles inside a FREE block leave it: [*from, *to), at most `most` bytes of them (whole handles, from the high
- * end; at least one if there is one). They become an UNMAPPED block whose handles are still listed, so that nobody takes them
- * while the driver unmaps them. Requires: two block records prepared. Returns: that block; NULL when no whole handle lies inside. */
+/* The whole handles inside a FREE block leave it: [*from, *to), at most `most` bytes of them (whole handles,
+ * from the high end; at least one if there is one). They become an UNMAPPED block whose handles are still
+ * listed, so that nobody takes them while the driver unmaps them. Requires: two block records prepared.
+ * Returns: that block; NULL when no whole handle lies inside. */
 struct sm_block *sm_block_carve(struct sm_block *block, uint64_t most);
 /* The handle at an address of a carved block. */
 struct sm_handle *sm_extent_handle_at(const struct sm_extent *extent, uint64_t address);
-/* Memory [address, address + size) of a carved block is gone from the driver: forgets its handles. lost: unmapped, but not released. */
-void sm_carved_forget(struct sm_block *carved, uint64_t address, uint64_t size, bool lost);
+/* The handle at an address of a carved block is gone from the driver. */
+void sm_carved_forget(struct sm_block *carved, uint64_t address);
 /* The carved block's memory from `from` on could not be given back and is still mapped: FREE again.
  * The unmapped part before it stays UNMAPPED. Requires: one block record prepared. */
 void sm_carved_return(struct sm_block *carved, uint64_t from);
 /* The carved block is empty now: joins neighbouring gaps. */
 void sm_carved_close(struct sm_block *carved);
-/* A lost handle was released after all. */
-void sm_heap_found(struct sm_heap *heap, uint64_t size);
+/* A handle that is in no home could not be released / was released after all: it counts as whole free memory
+ * meanwhile. */
+void sm_heap_lose(struct sm_heap *heap, uint64_t size);
+void sm_heap_find(struct sm_heap *heap, uint64_t size);
 
 /* First handle boundary >= address and last one <= address, inside the extent's mapped ranges. */
 uint64_t sm_extent_boundary_up(const struct sm_extent *extent, uint64_t address);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* home: blocks of a home, from free to live and back.
  *
- * 1. A request takes the smallest free range that holds it, the lowest address among equals, so that high memory drains.
+ * 1. A request takes the smallest free range that holds it, the lowest address among equals, so that high
+ * memory drains.
  * 2. It gets the range's low end; the rest stays free.
  * 3. A block that comes back joins its free neighbours, byte for byte, across the borders of handles.
  *
@@ -49,11 +50,26 @@ void sm_heap_fini(struct sm_heap *heap)
 
 bool sm_heap_prepare(struct sm_heap *heap, size_t records)
 {
+    records += heap->promised;
     if (heap->blocks.capacity - heap->blocks.count >= records)
         return true;
-    /* The index first: it has room for every record that exists, so that an insertion never fails. Slab chunks double,
-     * and the index follows whatever capacity they end at. */
+    /* The index first: it has room for every record that exists, so that an insertion never fails. Slab
+     * chunks double, and the index follows whatever capacity they end at. */
     return sm_slab_reserve(&heap->blocks, records) && sm_index_reserve(&heap->index, heap->blocks.capacity);
+}
+
+bool sm_heap_promise(struct sm_heap *heap, size_t records)
+{
+    if (!sm_heap_prepare(heap, records))
+        return false;
+    heap->promised += records;
+    return true;
+}
+
+void sm_heap_redeem(struct sm_heap *heap, size_t records)
+{
+    SM_ASSERT(heap->promised >= records);
+    heap->promised -= records;
 }
 
 struct sm_home *sm_home_create(struct sm_heap *heap, const struct sm_home_key *key)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* index: from the address of a live block to its record; the answer to "is this pointer ours?" that trusts no caller.
+/* index: from the address of a live block to its record; the answer to "is this pointer ours?" that trusts no
+ * caller.
  *
  * Open addressing with linear probing over block pointers; the load stays at most 3/4. Room is made ahead
- * (sm_index_reserve), so that an insertion never fails. Removal closes the hole by moving later entries back: no tombstones.
- * Protected by: the device's heap lock. */
+ * (sm_index_reserve), so that an insertion never fails. Removal closes the hole by moving later entries back:
+ * no tombstones. Protected by: the device's heap lock. */
 #ifndef SEAM_ALLOC_HEAP_INDEX_H
 #define SEAM_ALLOC_HEAP_INDEX_H
 

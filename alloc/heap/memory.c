@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory: extents, the handles mapped in them, and the gaps between.
  *
- * An extent is tiled by blocks; what has no memory is an UNMAPPED block, a gap. Growth fills a gap from its low end, a trim
- * carves whole handles out of free ranges and leaves gaps. A table from granule to handle answers "which handle lies
- * here" in O(1); it is as long as the extent was ever mapped, not as long as the reservation.
+ * An extent is tiled by blocks; what has no memory is an UNMAPPED block, a gap. Growth fills a gap from its
+ * low end, a trim carves whole handles out of free ranges and leaves gaps. A table from granule to handle
+ * answers "which handle lies here" in O(1); it is as long as the extent was ever mapped, not as long as the
+ * reservation.
  *
  * Protected by: the device's heap lock. */
 #include "alloc/heap/internal.h"
@@ -11,7 +12,7 @@
 #include "base/log.h"
 #include <string.h>
 
-#define SLOTS_MIN 8
+#define SLOTS_MIN    8
 #define GRANULES_MIN 64
 
 static uint64_t granule_of(const struct sm_extent *extent, uint64_t address)
@@ -91,7 +92,8 @@ struct sm_block *sm_home_best_gap(struct sm_home *home, uint64_t size, uint64_t 
 {
     struct sm_block *gap, *best = NULL;
     uint64_t least = 0;
-    TAILQ_FOREACH (gap, &home->gaps, gap) {
+    TAILQ_FOREACH(gap, &home->gaps, gap)
+    {
         uint64_t need = sm_gap_missing(home->heap, gap, size);
         if (need && (!best || need < least || (need == least && gap->address < best->address))) {
             best = gap;
@@ -107,7 +109,8 @@ bool sm_extent_prepare(struct sm_extent *extent, uint64_t end, uint32_t count)
 {
     uint64_t granules = granule_of(extent, end - 1) + 1;
     if (granules > extent->granule_count) {
-        uint64_t longer = sm_max(sm_max(granules, GRANULES_MIN), extent->granule_count + extent->granule_count / 4);
+        uint64_t longer =
+            sm_max(sm_max(granules, GRANULES_MIN), extent->granule_count + extent->granule_count / 4);
         uint32_t *table = sm_hostmem_resize(extent->granules, extent->granule_count * sizeof(*table),
                                             longer * sizeof(*table));
         if (!table)
@@ -165,7 +168,8 @@ static bool is_mapped(const struct sm_block *block)
     return block && block->state != SM_BLOCK_UNMAPPED;
 }
 
-struct sm_block *sm_gap_fill(struct sm_block *gap, const uint64_t *sizes, const uint64_t *names, uint32_t count)
+struct sm_block *sm_gap_fill(struct sm_block *gap, const uint64_t *sizes, const uint64_t *names,
+                             uint32_t count)
 {
     struct sm_extent *extent = gap->extent;
     struct sm_heap *heap = extent->home->heap;
@@ -216,27 +220,24 @@ struct sm_block *sm_block_carve(struct sm_block *block, uint64_t most)
     return carved;
 }
 
-void sm_carved_forget(struct sm_block *carved, uint64_t address, uint64_t size, bool lost)
+void sm_carved_forget(struct sm_block *carved, uint64_t address)
 {
     struct sm_extent *extent = carved->extent;
-    struct sm_heap *heap = extent->home->heap;
-    for (uint64_t at = address; at < address + size;) {
-        struct sm_handle *handle = sm_extent_handle_at(extent, at);
-        uint64_t bytes = handle->size;
-        drop_handle(extent, handle);
-        extent->home->whole -= bytes;
-        at += bytes;
-    }
-    if (lost) {
-        heap->lost += size;
-        heap->reserved += size;
-        heap->handles++;
-    } else {
-        heap->parts.bytes[SM_PART_whole_free] -= (int64_t)size;
-    }
+    struct sm_handle *handle = sm_extent_handle_at(extent, address);
+    extent->home->whole -= handle->size;
+    extent->home->heap->parts.bytes[SM_PART_whole_free] -= (int64_t)handle->size;
+    drop_handle(extent, handle);
 }
 
-void sm_heap_found(struct sm_heap *heap, uint64_t size)
+void sm_heap_lose(struct sm_heap *heap, uint64_t size)
+{
+    heap->lost += size;
+    heap->reserved += size;
+    heap->handles++;
+    heap->parts.bytes[SM_PART_whole_free] += (int64_t)size;
+}
+
+void sm_heap_find(struct sm_heap *heap, uint64_t size)
 {
     heap->lost -= size;
     heap->reserved -= size;

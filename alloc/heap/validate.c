@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* validate: walks all bookkeeping and recounts it. What it finds is a fault of ours, never of a caller.
  *
- * Claims checked: blocks tile each extent; free neighbours are joined, gaps too; a block is in a free index if and only if
- * it is FREE, and in the address index if and only if it is LIVE; handles tile exactly what is not UNMAPPED, and the table of
- * granules agrees; every sum equals a recount. Protected by: the device's memory lock and heap lock. */
+ * Claims checked: blocks tile each extent; free neighbours are joined, gaps too; a block is in a free index
+ * if and only if it is FREE, and in the address index if and only if it is LIVE; handles tile exactly what is
+ * not UNMAPPED, and the table of granules agrees; every sum equals a recount. Protected by: the device's
+ * memory lock and heap lock. */
 #include "alloc/heap/internal.h"
 #include "base/align.h"
 
@@ -46,13 +47,15 @@ static seam_result check_block(struct sm_block *block, struct recount *count, st
     if (!block->size || block->size % 512 || block->address % 512)
         FAIL("block %#lx+%#lx is empty or not aligned", block->address, block->size);
     if (indexed != (block->state == SM_BLOCK_LIVE))
-        FAIL("block %#lx in state %d is%s in the address index", block->address, block->state, indexed ? "" : " not");
+        FAIL("block %#lx in state %d is%s in the address index", block->address, block->state,
+             indexed ? "" : " not");
     switch ((enum sm_block_state)block->state) {
     case SM_BLOCK_FREE:
         return check_free(block, count, error);
     case SM_BLOCK_LIVE:
         if (block->requested > block->size)
-            FAIL("block %#lx holds %#lx bytes for a request of %#lx", block->address, block->size, block->requested);
+            FAIL("block %#lx holds %#lx bytes for a request of %#lx", block->address, block->size,
+                 block->requested);
         count->live++;
         count->home_used += block->size;
         count->parts.bytes[SM_PART_requested_live] += (int64_t)block->requested;
@@ -77,7 +80,8 @@ static seam_result check_block(struct sm_block *block, struct recount *count, st
 }
 
 /* The handles tile what is mapped, and nothing else. */
-static seam_result check_handles(const struct sm_extent *extent, struct recount *count, struct sm_error *error)
+static seam_result check_handles(const struct sm_extent *extent, struct recount *count,
+                                 struct sm_error *error)
 {
     uint64_t granularity = extent->home->heap->granularity, mapped = 0;
     uint32_t handles = 0;
@@ -86,7 +90,8 @@ static seam_result check_handles(const struct sm_extent *extent, struct recount 
         for (uint64_t at = from; at < sm_block_end(block); at += granularity) {
             const struct sm_handle *handle = sm_extent_handle_at(extent, at);
             if (!handle != (block->state == SM_BLOCK_UNMAPPED))
-                FAIL("address %#lx is%s mapped, its block's state is %d", at, handle ? "" : " not", block->state);
+                FAIL("address %#lx is%s mapped, its block's state is %d", at, handle ? "" : " not",
+                     block->state);
             if (handle && (at < handle->address || at >= handle->address + handle->size))
                 FAIL("the table gives handle %#lx+%#lx for address %#lx", handle->address, handle->size, at);
         }
@@ -96,8 +101,8 @@ static seam_result check_handles(const struct sm_extent *extent, struct recount 
         handles += extent->handles[i].size > 0;
     }
     if (mapped != extent->mapped || handles != extent->handle_count)
-        FAIL("extent %#lx counts %#lx bytes in %u handles, its handles are %#lx in %u", extent->base, extent->mapped,
-             extent->handle_count, mapped, handles);
+        FAIL("extent %#lx counts %#lx bytes in %u handles, its handles are %#lx in %u", extent->base,
+             extent->mapped, extent->handle_count, mapped, handles);
     count->handles += handles;
     count->reserved += mapped;
     count->home_mapped += mapped;
@@ -116,7 +121,8 @@ static seam_result check_extent(const struct sm_extent *extent, struct recount *
         at += block->size;
     }
     if (at != extent->base + extent->size || extent->last != prev)
-        FAIL("the blocks of extent %#lx end at %#lx, not at %#lx", extent->base, at, extent->base + extent->size);
+        FAIL("the blocks of extent %#lx end at %#lx, not at %#lx", extent->base, at,
+             extent->base + extent->size);
     count->address_bytes += extent->size;
     seam_result result = check_handles(extent, count, error);
     for (struct sm_block *block = extent->first; block && !result; block = block->next)
@@ -130,31 +136,33 @@ static seam_result check_home(struct sm_home *home, struct recount *count, struc
     struct sm_block *block;
     count->home_mapped = count->home_used = count->home_held = count->home_whole = 0;
     count->home_gaps = count->home_free = 0;
-    TAILQ_FOREACH (extent, &home->extents, link) {
+    TAILQ_FOREACH(extent, &home->extents, link)
+    {
         seam_result result = check_extent(extent, count, error);
         if (result)
             return result;
     }
     uint64_t gaps = 0, ranges = 0;
-    TAILQ_FOREACH (block, &home->gaps, gap)
-        gaps += block->state == SM_BLOCK_UNMAPPED;
-    RB_FOREACH (block, sm_free_tree, &home->free_ranges)
-        ranges++;
+    TAILQ_FOREACH(block, &home->gaps, gap)
+    gaps += block->state == SM_BLOCK_UNMAPPED;
+    RB_FOREACH(block, sm_free_tree, &home->free_ranges)
+    ranges++;
     if (gaps != count->home_gaps || ranges != count->home_free)
         FAIL("a home lists %lu gaps and %lu free ranges, its extents hold %lu and %lu", gaps, ranges,
              count->home_gaps, count->home_free);
-    if (home->mapped != count->home_mapped || home->used != count->home_used || home->held != count->home_held ||
-        home->whole != count->home_whole)
-        FAIL("a home counts mapped %lu used %lu held %lu whole %lu, a recount gives %lu %lu %lu %lu", home->mapped,
-             home->used, home->held, home->whole, count->home_mapped, count->home_used, count->home_held,
-             count->home_whole);
+    if (home->mapped != count->home_mapped || home->used != count->home_used ||
+        home->held != count->home_held || home->whole != count->home_whole)
+        FAIL("a home counts mapped %lu used %lu held %lu whole %lu, a recount gives %lu %lu %lu %lu",
+             home->mapped, home->used, home->held, home->whole, count->home_mapped, count->home_used,
+             count->home_held, count->home_whole);
     if (home->mapped != home->used + home->held + home->whole)
-        FAIL("a home's bytes do not add up: mapped %lu, used %lu, held %lu, whole %lu", home->mapped, home->used,
-             home->held, home->whole);
+        FAIL("a home's bytes do not add up: mapped %lu, used %lu, held %lu, whole %lu", home->mapped,
+             home->used, home->held, home->whole);
     return SEAM_OK;
 }
 
-static seam_result check_totals(const struct sm_heap *heap, const struct recount *count, struct sm_error *error)
+static seam_result check_totals(const struct sm_heap *heap, const struct recount *count,
+                                struct sm_error *error)
 {
     static const char *const names[] = {
 #define X(name, meaning, helps) #name,
@@ -165,15 +173,17 @@ static seam_result check_totals(const struct sm_heap *heap, const struct recount
     for (int i = 0; i < SM_PART_COUNT; i++) {
         int64_t lost = i == SM_PART_whole_free ? (int64_t)heap->lost : 0;
         if (heap->parts.bytes[i] != count->parts.bytes[i] + lost)
-            FAIL("part %s is %ld, a recount gives %ld", names[i], heap->parts.bytes[i], count->parts.bytes[i] + lost);
+            FAIL("part %s is %ld, a recount gives %ld", names[i], heap->parts.bytes[i],
+                 count->parts.bytes[i] + lost);
         sum += heap->parts.bytes[i];
     }
     if (heap->reserved != count->reserved + heap->lost || sum != (int64_t)heap->reserved)
-        FAIL("reserved is %lu, the handles sum to %lu, the parts to %ld", heap->reserved, count->reserved + heap->lost,
-             sum);
+        FAIL("reserved is %lu, the handles sum to %lu, the parts to %ld", heap->reserved,
+             count->reserved + heap->lost, sum);
     if (heap->segments != count->segments || heap->held_ranges != count->held_ranges ||
         heap->address_bytes != count->address_bytes || heap->handles < count->handles)
-        FAIL("segments %lu, held ranges %lu, address bytes %lu, handles %lu; a recount gives %lu, %lu, %lu, %lu",
+        FAIL("segments %lu, held ranges %lu, address bytes %lu, handles %lu; a recount gives %lu, %lu, %lu, "
+             "%lu",
              heap->segments, heap->held_ranges, heap->address_bytes, heap->handles, count->segments,
              count->held_ranges, count->address_bytes, count->handles);
     if (heap->index.count != count->live)
@@ -187,7 +197,8 @@ seam_result sm_heap_validate(struct sm_heap *heap, struct sm_error *error)
 {
     struct recount count = {0};
     struct sm_home *home;
-    LIST_FOREACH (home, &heap->homes, link) {
+    LIST_FOREACH(home, &heap->homes, link)
+    {
         seam_result result = check_home(home, &count, error);
         if (result)
             return result;

@@ -6,12 +6,13 @@
  * its device. A block belongs to the stream it was asked for: after seam_free() work on that stream may reuse
  * it at once; any other stream that used it must have been named by seam_record_stream() before.
  *
- * Sizes are bytes. All functions may be called from any thread at any time, unless said otherwise. No function
- * needs a current CUDA context; each restores the caller's. In a forked child every function that would touch a
- * device fails with SEAM_E_STATE. Loading the library calls no CUDA function.
+ * Sizes are bytes. All functions may be called from any thread at any time, unless said otherwise. No
+ * function needs a current CUDA context; each restores the caller's. In a forked child every function that
+ * would touch a device fails with SEAM_E_STATE. Loading the library calls no CUDA function.
  *
- * Errors. Functions return a seam_result, or NULL from seam_malloc(); seam_last_error() then gives the calling
- * thread's text: what was wrong, where, and what would be right. Nothing is half done after an error. */
+ * Errors. Functions return a seam_result, or NULL from seam_malloc(); seam_last_error() then gives the
+ * calling thread's text: what was wrong, where, and what would be right. Nothing is half done after an error.
+ */
 #ifndef SEAMALLOC_H
 #define SEAMALLOC_H
 
@@ -25,7 +26,7 @@ extern "C" {
 #endif
 
 #if defined(__GNUC__)
-#define SEAM_API __attribute__((visibility("default")))
+#define SEAM_API        __attribute__((visibility("default")))
 #define SEAM_MUST_CHECK __attribute__((warn_unused_result))
 #else
 #define SEAM_API
@@ -75,8 +76,8 @@ SEAM_API int seam_device_count(void);
 /* ---- memory -------------------------------------------------------------------------------------------- */
 
 /* A block of at least size bytes on a device, for work on the stream. size 0 gives NULL without an error.
- * On failure NULL; seam_last_result() is SEAM_E_DEVICE_OOM, SEAM_E_LIMIT, SEAM_E_ARGUMENT, ... and the text names the
- * cause, the sizes, and the largest request that could be served. */
+ * On failure NULL; seam_last_result() is SEAM_E_DEVICE_OOM, SEAM_E_LIMIT, SEAM_E_ARGUMENT, ... and the text
+ * names the cause, the sizes, and the largest request that could be served. */
 SEAM_API void *seam_malloc(size_t size, int device, seam_stream stream);
 
 /* Gives a block back. NULL is allowed. Size, device and stream are not asked for: the address index knows.
@@ -103,14 +104,15 @@ SEAM_API SEAM_MUST_CHECK seam_result seam_memory_fraction(int device, double *fr
 /* Free and total bytes of the device, as the driver reports them (all processes). */
 SEAM_API SEAM_MUST_CHECK seam_result seam_device_memory(int device, size_t *free_bytes, size_t *total_bytes);
 
-/* ---- private pools (graph capture, separate heaps) ------------------------------------------------------- */
+/* ---- private pools (graph capture, separate heaps) -------------------------------------------------------
+ */
 
 /* Decides whether a request on this stream belongs to the pool being begun; NULL context-free filter: all. */
 typedef bool (*seam_pool_filter)(seam_stream stream, void *context);
 
 /* From now on requests on the device for which the filter says yes are served from the pool, until
- * seam_pool_end(). Filter NULL: requests on streams that are being captured, and those of the calling thread. Pools
- * may be begun again and nest; the innermost match wins. Each begin counts as one use of the pool.
+ * seam_pool_end(). Filter NULL: requests on streams that are being captured, and those of the calling thread.
+ * Pools may be begun again and nest; the innermost match wins. Each begin counts as one use of the pool.
  * Errors: SEAM_E_ARGUMENT, SEAM_E_STATE when this pool is being filled already, SEAM_E_HOST_OOM. */
 SEAM_API SEAM_MUST_CHECK seam_result seam_pool_begin(int device, seam_pool_id pool, seam_pool_filter filter,
                                                      void *context);
@@ -119,25 +121,31 @@ SEAM_API seam_result seam_pool_end(int device, seam_pool_id pool);
 /* Drops one use. At zero the pool's memory goes back as its blocks die. */
 SEAM_API seam_result seam_pool_release(int device, seam_pool_id pool);
 
-/* ---- measurement ------------------------------------------------------------------------------------------ */
+/* ---- measurement ------------------------------------------------------------------------------------------
+ */
 
 /* Phases: named intervals with their own peaks, nested; they count the whole process. A name is a non-empty
- * string of at most 63 bytes without '/'. Errors: SEAM_E_ARGUMENT, SEAM_E_STATE (pop without push), SEAM_E_HOST_OOM. */
+ * string of at most 63 bytes without '/'. Errors: SEAM_E_ARGUMENT, SEAM_E_STATE (pop without push),
+ * SEAM_E_HOST_OOM. */
 SEAM_API seam_result seam_phase_push(const char *name);
 SEAM_API seam_result seam_phase_pop(void);
+
+/* Phases of the calling thread alone: they count its own requests and net bytes, on a stack of its own. */
+SEAM_API seam_result seam_thread_phase_push(const char *name);
+SEAM_API seam_result seam_thread_phase_pop(void);
 
 /* Windows: like phases, but they may overlap others; closed by the number that open gave. */
 SEAM_API SEAM_MUST_CHECK seam_result seam_window_open(const char *name, uint64_t *window);
 SEAM_API seam_result seam_window_close(uint64_t window);
 
-/* The statistics of a device (-1: all) as JSON ("seamalloc.stats", docs/statistics.md) or as a table for people.
- * Each returns the length needed without the final 0 and writes at most capacity bytes, always ended by 0 when
- * capacity > 0; 0 on failure. */
+/* The statistics of a device (-1: all) as JSON ("seamalloc.stats", docs/statistics.md) or as a table for
+ * people. Each returns the length needed without the final 0 and writes at most capacity bytes, always ended
+ * by 0 when capacity > 0; 0 on failure. */
 SEAM_API size_t seam_stats_json(int device, char *buffer, size_t capacity);
 SEAM_API size_t seam_stats_table(int device, char *buffer, size_t capacity);
 
-/* One figure by its dotted name, e.g. "allocated_bytes.all.peak" or "gap.rounding" (docs/statistics.md lists them).
- * Errors: SEAM_E_ARGUMENT for a name that is none. */
+/* One figure by its dotted name, e.g. "allocated_bytes.all.peak" or "gap.rounding" (docs/statistics.md lists
+ * them). Errors: SEAM_E_ARGUMENT for a name that is none. */
 SEAM_API SEAM_MUST_CHECK seam_result seam_stat(int device, const char *name, int64_t *value);
 
 /* peak := current for every level; nothing else changes. */
@@ -145,14 +153,15 @@ SEAM_API seam_result seam_reset_peaks(int device);
 /* Running totals (in, out) and event counters := 0. */
 SEAM_API seam_result seam_reset_totals(int device);
 
-/* ---- checking and leaving ---------------------------------------------------------------------------------- */
+/* ---- checking and leaving
+ * ---------------------------------------------------------------------------------- */
 
-/* Walks all bookkeeping and compares it with the counters. SEAM_OK, or SEAM_E_STATE with the first contradiction in
- * seam_last_error(). Slow; for tests and for reports. */
+/* Walks all bookkeeping and compares it with the counters. SEAM_OK, or SEAM_E_STATE with the first
+ * contradiction in seam_last_error(). Slow; for tests and for reports. */
 SEAM_API SEAM_MUST_CHECK seam_result seam_validate(void);
 
-/* Gives everything back and forgets all devices and settings. Live blocks become invalid: the caller has ended all
- * work on them. Not while another thread is inside the library. */
+/* Gives everything back and forgets all devices and settings. Live blocks become invalid: the caller has
+ * ended all work on them. Not while another thread is inside the library. */
 SEAM_API seam_result seam_shutdown(void);
 
 #ifdef __cplusplus

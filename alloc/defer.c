@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* defer: blocks that other streams used wait until those streams have done their work.
+ *
+ * 1. seam_record_stream() adds the stream to the block's fence.
+ * 2. At the free an event is recorded on each stream of the fence, and the block is PENDING.
+ * 3. Each stream has its own queue, in the order of recording: work on a stream completes in order, so only
+ * the front is asked. A stream that is stuck holds up its own blocks and nobody else's.
+ * 4. A fence whose event could not be recorded, or must not be while a graph is captured, waits in a list of
+ * its own and is tried again; a wait for the whole device passes it too.
+ *
+ * Events are kept and used again; they carry no time. Protected by: heap lock; waits are made with the memory
+ * lock alone. */
+#include "alloc/engine.h"
+#include "base/log.h"
+
+bool sm_fence_add(struct sm_device *device, struct sm_block *block, struct sm_stream *stream)
+{
+    struct sm_fence *fence;
+    for (fence = block->fence; fence; fence = fence->next)
+        if (fence->stream == stream)
+            return true;
+    fence = sm_slab_take(&device->heap.fences);
+    if (!fence)
+        return false;
+    *fence = (struct sm_fence){.next = block->fence, .stream = stream, .block = block};
+    block->fence = fence;
+    return true;
+}
+
+/* A free event, or NULL. The heap lock is given up while the driver makes one. */
+static struct sm_spare_event *event_take(struct sm_device *device)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    struct sm_spare_event *spare = device->free_events;
+    CUevent event = NULL;
+    CUresult code;
+    if (spare) {
+        device->free_events = spare->next;
+        return spare;
+    }
+    spare = sm_slab_take(&device->event_records);
+    if (!spare)
+        return NULL;
+    sm_lock_give(&device->heap_lock);
+    code = SM_CALL(driver, cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
+    sm_lock_take(&device->heap_lock);
+    if (code != CUDA_SUCCESS) {
+        sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
+        sm_slab_give(&device->event_records, spare);
+        return NULL;
+    }
+    sm_stats_move(device->stats, SM_LEVEL_events, SM_KIND_ALL, 1);
+    spare->event = event;
+    return spare;
+}
+
+static void event_give(struct sm_device *device, struct sm_spare_event *spare)
+{
+    spare->next = device->free_events;
+    device->free_events = spare;
+}
+
+/* Puts a fence into the list of those without an event. */
+static void queue_unrecorded(struct sm_device *device, struct sm_fence *fence)
+{
+    fence->queued = true;
+    fence->serial = ++device->fence_serial;
+    TAILQ_INSERT_TAIL(&device->unrecorded, fence, waiting);
+}
+
+/* Puts a fence into its stream's queue with an event recorded, or into the list of those without. Context
+ * entered. */
+static bool record_one(struct sm_device *device, struct sm_fence *fence)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    struct sm_stream *stream = fence->stream;
+    struct sm_spare_event *spare = event_take(device);
+    CUresult code = CUDA_ERROR_UNKNOWN;
+    if (spare) {
+        sm_lock_give(&device->heap_lock);
+        code = SM_CALL(driver, cuEventRecord, spare->event, stream->stream);
+        sm_lock_take(&device->heap_lock);
+    }
+    if (code == CUDA_SUCCESS) {
+        fence->queued = true;
+        fence->serial = ++device->fence_serial;
+        fence->event = spare;
+        if (TAILQ_EMPTY(&stream->waiting))
+            TAILQ_INSERT_TAIL(&device->waiting, stream, waits);
+        TAILQ_INSERT_TAIL(&stream->waiting, fence, waiting);
+        return true;
+    }
+    if (spare) {
+        sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
+        event_give(device, spare);
+    }
+    queue_unrecorded(device, fence);
+    return false;
+}
+
+static struct sm_fence *first_unqueued(struct sm_block *block)
+{
+    struct sm_fence *fence = block->fence;
+    while (fence && fence->queued)
+        fence = fence->next;
+    return fence;
+}
+
+void sm_fence_record(struct sm_device *device, struct sm_block *block)
+{
+    struct sm_fence *fence;
+    bool entered;
+    if (sm_capture_running(device)) {
+        while ((fence = first_unqueued(block)))
+            queue_unrecorded(device, fence);
+        return;
+    }
+    /* As long as one entry is not queued the block cannot complete, whoever polls while the lock is given up.
+     */
+    entered = sm_device_enter(device, NULL) == SEAM_OK;
+    while ((fence = first_unqueued(block))) {
+        if (entered)
+            record_one(device, fence);
+        else
+            queue_unrecorded(device, fence);
+    }
+    if (entered)
+        sm_device_leave(device);
+}
+
+/* The fence has passed: off its queue and its block; the block completes with its last one. */
+static void pass(struct sm_device *device, struct sm_fence *fence)
+{
+    struct sm_block *block = fence->block;
+    struct sm_stream *stream = fence->stream;
+    struct sm_fence **at = &block->fence;
+    if (fence->event) {
+        TAILQ_REMOVE(&stream->waiting, fence, waiting);
+        if (TAILQ_EMPTY(&stream->waiting))
+            TAILQ_REMOVE(&device->waiting, stream, waits);
+        event_give(device, fence->event);
+    } else {
+        TAILQ_REMOVE(&device->unrecorded, fence, waiting);
+    }
+    while (*at != fence)
+        at = &(*at)->next;
+    *at = fence->next;
+    sm_slab_give(&device->heap.fences, fence);
+    if (!block->fence)
+        sm_pool_complete(device, block);
+}
+
+/* Fences that got no event when their block was freed. */
+static void record_late(struct sm_device *device)
+{
+    uint64_t until = device->fence_serial;
+    struct sm_fence *fence;
+    while ((fence = TAILQ_FIRST(&device->unrecorded)) && fence->serial <= until) {
+        TAILQ_REMOVE(&device->unrecorded, fence, waiting);
+        if (!record_one(device, fence))
+            return;
+    }
+}
+
+void sm_fence_poll(struct sm_device *device)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    struct sm_stream *stream, *next;
+    if (!device->pending || sm_capture_running(device) || sm_device_enter(device, NULL))
+        return;
+    if (!TAILQ_EMPTY(&device->unrecorded))
+        record_late(device);
+    for (stream = TAILQ_FIRST(&device->waiting); stream; stream = next) {
+        struct sm_fence *fence;
+        next = TAILQ_NEXT(stream, waits);
+        while ((fence = TAILQ_FIRST(&stream->waiting))) {
+            struct sm_spare_event *spare = fence->event;
+            CUresult code = SM_CALL(driver, cuEventQuery, spare->event);
+            if (code != CUDA_SUCCESS) {
+                if (code != CUDA_ERROR_NOT_READY)
+                    sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
+                break;
+            }
+            pass(device, fence);
+        }
+    }
+    sm_device_leave(device);
+}
+
+/* The event that was recorded first of all that wait; NULL if none. Heap lock held. */
+static struct sm_spare_event *oldest(struct sm_device *device)
+{
+    struct sm_fence *fence, *first = NULL;
+    struct sm_stream *stream;
+    TAILQ_FOREACH(stream, &device->waiting, waits)
+    {
+        fence = TAILQ_FIRST(&stream->waiting);
+        if (!first || fence->serial < first->serial)
+            first = fence;
+    }
+    return first ? first->event : NULL;
+}
+
+bool sm_fence_wait_one(struct sm_device *device)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    struct sm_spare_event *spare;
+    CUresult code;
+    sm_lock_take(&device->heap_lock);
+    spare = sm_capture_running(device) ? NULL : oldest(device);
+    sm_lock_give(&device->heap_lock);
+    if (!spare)
+        return false;
+    /* The event may be passed and used again by others meanwhile: then the wait is longer than needed, no
+     * more. */
+    code = SM_CALL(driver, cuEventSynchronize, spare->event);
+    sm_lock_take(&device->heap_lock);
+    sm_stats_count(device->stats, code ? SM_COUNTER_driver_errors : SM_COUNTER_event_waits, 1);
+    sm_fence_poll(device);
+    sm_lock_give(&device->heap_lock);
+    return code == CUDA_SUCCESS;
+}
+
+bool sm_fence_wait_all(struct sm_device *device)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    struct sm_fence *fence, *next;
+    uint64_t until;
+    bool capturing;
+    CUresult code;
+    sm_lock_take(&device->heap_lock);
+    capturing = sm_capture_running(device);
+    until = device->fence_serial;
+    sm_lock_give(&device->heap_lock);
+    if (capturing)
+        return false;
+    code = SM_CALL(driver, cuCtxSynchronize, );
+    sm_lock_take(&device->heap_lock);
+    sm_stats_count(device->stats, code ? SM_COUNTER_driver_errors : SM_COUNTER_num_sync_all_streams, 1);
+    for (fence = TAILQ_FIRST(&device->unrecorded); !code && fence; fence = next) {
+        next = TAILQ_NEXT(fence, waiting);
+        if (fence->serial <= until)
+            pass(device, fence);
+    }
+    sm_fence_poll(device);
+    sm_lock_give(&device->heap_lock);
+    return code == CUDA_SUCCESS;
+}
+
+void sm_fence_teardown(struct sm_device *device)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    struct sm_stream *stream;
+    struct sm_fence *fence;
+    struct sm_spare_event *spare;
+    TAILQ_FOREACH(stream, &device->waiting, waits)
+    TAILQ_FOREACH(fence, &stream->waiting, waiting)
+    event_give(device, fence->event);
+    while ((spare = device->free_events)) {
+        device->free_events = spare->next;
+        (void)SM_CALL(driver, cuEventDestroy, spare->event);
+    }
+    sm_slab_fini(&device->event_records);
+}

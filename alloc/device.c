@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device: sets a device up and takes it down; keeps its streams and homes; tells the statistics what the heap
+ * did.
+ *
+ * Set up at the first request for the device, so that a device that nobody asks for is never touched. The
+ * properties of handles are for life and are found by trying: exportable and RDMA-capable where the device
+ * says so and a trial creation agrees. */
+#include "alloc/engine.h"
+#include "base/align.h"
+#include "base/log.h"
+#include <string.h>
+
+static seam_result refuse(struct sm_device *device, const char *call, CUresult code, struct sm_error *error)
+{
+    char text[160];
+    return sm_error_set(error, SEAM_E_DEVICE, "device %d: %s: %s", device->ordinal, call,
+                        sm_driver_text(device->allocator->driver, code, text, sizeof(text)));
+}
+
+seam_result sm_device_enter(struct sm_device *device, struct sm_error *error)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    CUresult code = SM_CALL(driver, cuCtxPushCurrent, device->context);
+    if (code != CUDA_SUCCESS)
+        return refuse(device, "cuCtxPushCurrent", code, error);
+    return SEAM_OK;
+}
+
+void sm_device_leave(struct sm_device *device)
+{
+    CUcontext popped;
+    (void)SM_CALL(device->allocator->driver, cuCtxPopCurrent, &popped);
+}
+
+static int attribute(struct sm_device *device, CUdevice_attribute name)
+{
+    int value = 0;
+    if (SM_CALL(device->allocator->driver, cuDeviceGetAttribute, &value, name, device->device) !=
+        CUDA_SUCCESS)
+        return 0;
+    return value;
+}
+
+/* Tries to create one handle with the present properties. */
+static bool can_create(struct sm_device *device)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    CUmemGenericAllocationHandle handle;
+    if (SM_CALL(driver, cuMemCreate, &handle, device->granularity, &device->properties, 0) != CUDA_SUCCESS)
+        return false;
+    (void)SM_CALL(driver, cuMemRelease, handle);
+    return true;
+}
+
+/* A capability bit may be set where the creation is then refused: only a trial tells. */
+static void find_properties(struct sm_device *device)
+{
+    CUmemAllocationProp *properties = &device->properties;
+    if (!device->allocator->options.exportable)
+        return;
+    if (attribute(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
+        properties->requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        if (!can_create(device))
+            properties->requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+    }
+    if (attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)) {
+        properties->allocFlags.gpuDirectRDMACapable = 1;
+        if (!can_create(device))
+            properties->allocFlags.gpuDirectRDMACapable = 0;
+    }
+}
+
+/* Who is granted every mapping: the device itself, then each device that can reach it. */
+static seam_result find_peers(struct sm_device *device, struct sm_error *error)
+{
+    struct sm_allocator *allocator = device->allocator;
+    int count = allocator->options.peers == SM_PEERS_ALL ? allocator->device_count : 1;
+    device->access = sm_hostmem_get((size_t)allocator->device_count * sizeof(*device->access));
+    if (!device->access)
+        return sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the access list of device %d",
+                            device->ordinal);
+    device->access[device->access_count++] = (CUmemAccessDesc){
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    };
+    for (int peer = 0; peer < count && count > 1; peer++) {
+        int can = 0;
+        if (peer == device->ordinal ||
+            SM_CALL(allocator->driver, cuDeviceCanAccessPeer, &can, peer, device->device) != CUDA_SUCCESS ||
+            !can)
+            continue;
+        device->access[device->access_count] = device->access[0];
+        device->access[device->access_count++].location.id = peer;
+    }
+    return SEAM_OK;
+}
+
+static seam_result ask_driver(struct sm_device *device, struct sm_error *error)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    size_t bytes = 0;
+    CUresult code = SM_CALL(driver, cuDeviceGet, &device->device, device->ordinal);
+    if (code != CUDA_SUCCESS)
+        return refuse(device, "cuDeviceGet", code, error);
+    if (SM_CALL(driver, cuDeviceGetName, device->name, sizeof(device->name), device->device) != CUDA_SUCCESS)
+        strcpy(device->name, "unknown");
+    code = SM_CALL(driver, cuDeviceTotalMem, &bytes, device->device);
+    if (code != CUDA_SUCCESS)
+        return refuse(device, "cuDeviceTotalMem", code, error);
+    device->total_bytes = bytes;
+    if (!attribute(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED))
+        return sm_error_set(
+            error, SEAM_E_UNSUPPORTED,
+            "device %d (%s) offers no virtual memory management; use the native allocator on it",
+            device->ordinal, device->name);
+    device->properties = (CUmemAllocationProp){
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal},
+    };
+    code = SM_CALL(driver, cuMemGetAllocationGranularity, &bytes, &device->properties,
+                   CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    if (code != CUDA_SUCCESS)
+        return refuse(device, "cuMemGetAllocationGranularity", code, error);
+    if (!sm_is_pow2(bytes) || bytes < 4096)
+        return sm_error_set(
+            error, SEAM_E_UNSUPPORTED,
+            "device %d: the granularity is %lu bytes; a power of two of at least 4096 was expected",
+            device->ordinal, bytes);
+    device->granularity = bytes;
+    return SEAM_OK;
+}
+
+static seam_result open_context(struct sm_device *device, struct sm_error *error)
+{
+    CUresult code =
+        SM_CALL(device->allocator->driver, cuDevicePrimaryCtxRetain, &device->context, device->device);
+    if (code != CUDA_SUCCESS) {
+        device->context = NULL;
+        return refuse(device, "cuDevicePrimaryCtxRetain", code, error);
+    }
+    seam_result result = sm_device_enter(device, error);
+    if (result)
+        return result;
+    find_properties(device);
+    sm_device_leave(device);
+    return SEAM_OK;
+}
+
+static void init_records(struct sm_device *device)
+{
+    sm_lock_init(&device->memory_lock, SM_RANK_MEMORY, "memory");
+    sm_lock_init(&device->heap_lock, SM_RANK_HEAP, "heap");
+    sm_slab_init(&device->lost_records, sizeof(struct sm_lost_handle));
+    sm_slab_init(&device->event_records, sizeof(struct sm_spare_event));
+    for (int i = 0; i < SM_STREAM_SLOTS; i++)
+        LIST_INIT(&device->streams[i]);
+    TAILQ_INIT(&device->unrecorded);
+    TAILQ_INIT(&device->waiting);
+    LIST_INIT(&device->pools);
+    LIST_INIT(&device->scopes);
+}
+
+seam_result sm_device_create(struct sm_allocator *allocator, int ordinal, struct sm_device **out,
+                             struct sm_error *error)
+{
+    struct sm_device *device = sm_hostmem_get(sizeof(*device));
+    seam_result result;
+    if (!device)
+        return sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the record of device %d", ordinal);
+    device->allocator = allocator;
+    device->ordinal = ordinal;
+    init_records(device);
+    result = ask_driver(device, error);
+    if (!result) {
+        sm_heap_init(&device->heap, device->granularity);
+        device->stats = sm_stats_create(ordinal, &device->heap.parts);
+        device->fraction = allocator->options.per_process_memory_fraction;
+        device->limit =
+            device->fraction < 1 ? (uint64_t)(device->fraction * (double)device->total_bytes) : SM_UNLIMITED;
+        if (!device->stats)
+            result = sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the statistics of device %d",
+                                  ordinal);
+    }
+    if (!result)
+        result = find_peers(device, error);
+    if (!result)
+        result = open_context(device, error);
+    if (result) {
+        sm_device_destroy(device);
+        return result;
+    }
+    sm_log(SM_LOG_INFO, "device %d (%s): %lu MiB, granularity %lu KiB, %zu with access", ordinal,
+           device->name, device->total_bytes / SM_MIB, device->granularity / SM_KIB, device->access_count);
+    *out = device;
+    return SEAM_OK;
+}
+
+static void destroy_streams(struct sm_device *device)
+{
+    for (int i = 0; i < SM_STREAM_SLOTS; i++) {
+        struct sm_stream *stream;
+        while ((stream = LIST_FIRST(&device->streams[i]))) {
+            LIST_REMOVE(stream, link);
+            sm_hostmem_put(stream, sizeof(*stream));
+        }
+    }
+}
+
+void sm_device_destroy(struct sm_device *device)
+{
+    if (device->context) {
+        bool entered = sm_device_enter(device, NULL) == SEAM_OK;
+        (void)SM_CALL(device->allocator->driver, cuCtxSynchronize, );
+        sm_fence_teardown(device);
+        sm_grow_teardown(device);
+        if (entered)
+            sm_device_leave(device);
+        (void)SM_CALL(device->allocator->driver, cuDevicePrimaryCtxRelease, device->device);
+    }
+    sm_capture_teardown(device);
+    if (device->heap.granularity)
+        sm_heap_fini(&device->heap);
+    if (device->stats)
+        sm_stats_destroy(device->stats);
+    destroy_streams(device);
+    sm_slab_fini(&device->lost_records);
+    sm_slab_fini(&device->event_records);
+    sm_hostmem_put(device->access, (size_t)device->allocator->device_count * sizeof(*device->access));
+    sm_lock_fini(&device->heap_lock);
+    sm_lock_fini(&device->memory_lock);
+    sm_hostmem_put(device, sizeof(*device));
+}
+
+struct sm_stream *sm_device_stream(struct sm_device *device, CUstream handle)
+{
+    struct sm_stream_list *slot;
+    struct sm_stream *stream;
+    if (handle == CU_STREAM_LEGACY)
+        handle = NULL;
+    slot = &device->streams[((uintptr_t)handle * 0x9E3779B97F4A7C15u >> 32) % SM_STREAM_SLOTS];
+    LIST_FOREACH(stream, slot, link)
+    if (stream->stream == handle)
+        return stream;
+    stream = sm_hostmem_get(sizeof(*stream));
+    if (!stream)
+        return NULL;
+    stream->stream = handle;
+    stream->device = device;
+    TAILQ_INIT(&stream->waiting);
+    LIST_INSERT_HEAD(slot, stream, link);
+    return stream;
+}
+
+struct sm_home *sm_device_home(struct sm_device *device, struct sm_stream *stream, const struct sm_pool *pool,
+                               bool small_class)
+{
+    struct sm_home_key key = {.stream = stream, .small_class = small_class};
+    struct sm_home *home = pool ? NULL : stream->homes[small_class];
+    if (home)
+        return home;
+    if (pool) {
+        key.pool_first = pool->id.first;
+        key.pool_second = pool->id.second;
+        LIST_FOREACH(home, &device->heap.homes, link)
+        if (home->key.stream == stream && home->key.small_class == small_class &&
+            home->key.pool_first == key.pool_first && home->key.pool_second == key.pool_second)
+            return home;
+    }
+    home = sm_home_create(&device->heap, &key);
+    if (home && !pool)
+        stream->homes[small_class] = home;
+    return home;
+}
+
+/* Moves a level of the statistics to where the heap's sum is now. */
+static void follow(struct sm_device *device, enum sm_level_id level, uint64_t *told, uint64_t now)
+{
+    if (*told != now)
+        sm_stats_move(device->stats, level, SM_KIND_ALL, (int64_t)(now - *told));
+    *told = now;
+}
+
+void sm_device_tell(struct sm_device *device)
+{
+    const struct sm_heap *heap = &device->heap;
+    follow(device, SM_LEVEL_segment, &device->told_segments, heap->segments);
+    follow(device, SM_LEVEL_inactive_split, &device->told_held_ranges, heap->held_ranges);
+    follow(device, SM_LEVEL_inactive_split_bytes, &device->told_held,
+           (uint64_t)heap->parts.bytes[SM_PART_held_free]);
+    if (device->told_splits != heap->splits)
+        sm_stats_count(device->stats, SM_COUNTER_splits, heap->splits - device->told_splits);
+    if (device->told_merges != heap->merges)
+        sm_stats_count(device->stats, SM_COUNTER_merges, heap->merges - device->told_merges);
+    device->told_splits = heap->splits;
+    device->told_merges = heap->merges;
+}

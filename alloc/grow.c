@@ -1,0 +1,613 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* grow: memory from the driver and back to it. The only file that creates, maps, unmaps, releases and
+ * reserves.
+ *
+ * Growth of a home, publish last:
+ *   1 plan      under the heap lock: which gap, how many bytes, all host records that publishing will need
+ *   2 limit     refuse before the driver is asked
+ *   3 create    one handle after the other
+ *   4 map       side by side into the gap
+ *   5 access    one call over the range, for the device and its peers
+ *   6 publish   under the heap lock: the gap's low end is free memory now, and the request is served from it
+ * A failure in 3, 4 or 5 takes everything back, in reverse. What the driver then refuses to take back is kept
+ * in the list of lost handles, stays counted as reserved, and is tried again before the next growth.
+ *
+ * A trim carves whole handles out of free ranges first, so that nobody takes them, then waits for the stream
+ * that last used them, then unmaps and releases. Protected by: memory lock; the heap lock is held for
+ * bookkeeping only. */
+#include "alloc/engine.h"
+#include "base/align.h"
+#include "base/log.h"
+#include "policies/fit.h"
+#include "policies/growth.h"
+
+struct plan {
+    struct sm_block *gap;
+    uint64_t least, wanted; /* bytes to map */
+    uint64_t address;       /* the gap's low end */
+    bool apart;             /* a split limit is set: the request is served from new memory alone */
+    struct sm_growth_state state;
+};
+
+/* Handles of one growth on their way. */
+struct batch {
+    uint32_t count, created, mapped;
+    uint64_t sizes[SM_GROWTH_HANDLES_MAX], names[SM_GROWTH_HANDLES_MAX];
+};
+
+static enum sm_kind home_kind(const struct sm_home *home)
+{
+    return home->key.small_class ? SM_KIND_SMALL : SM_KIND_LARGE;
+}
+
+static void note_error(struct sm_device *device)
+{
+    sm_lock_take(&device->heap_lock);
+    sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
+    sm_lock_give(&device->heap_lock);
+}
+
+/* ---- lost handles ---- */
+
+/* The driver did not take a handle back. Requires: a record prepared. Heap lock not held. */
+static void lose(struct sm_device *device, uint64_t name, uint64_t size, uint64_t address, enum sm_kind kind)
+{
+    struct sm_lost_handle *lost = sm_slab_take(&device->lost_records);
+    if (!SM_CHECK(lost))
+        return;
+    *lost = (struct sm_lost_handle){
+        .next = device->lost, .name = name, .size = size, .address = address, .kind = kind};
+    device->lost = lost;
+    sm_lock_take(&device->heap_lock);
+    sm_heap_lose(&device->heap, size);
+    sm_stats_move(device->stats, SM_LEVEL_reserved_bytes, kind, (int64_t)size);
+    sm_stats_move(device->stats, SM_LEVEL_handles, SM_KIND_ALL, 1);
+    if (address) {
+        sm_stats_move(device->stats, SM_LEVEL_mapped_bytes, SM_KIND_ALL, (int64_t)size);
+        sm_stats_move(device->stats, SM_LEVEL_mappings, SM_KIND_ALL, 1);
+    }
+    sm_lock_give(&device->heap_lock);
+    sm_log(SM_LOG_WARNING,
+           "device %d: the driver refused to take back a handle of %lu bytes; it is tried again later",
+           device->ordinal, size);
+}
+
+static void found(struct sm_device *device, const struct sm_lost_handle *lost)
+{
+    sm_lock_take(&device->heap_lock);
+    sm_stats_move(device->stats, SM_LEVEL_reserved_bytes, lost->kind, -(int64_t)lost->size);
+    sm_stats_move(device->stats, SM_LEVEL_handles, SM_KIND_ALL, -1);
+    sm_heap_find(&device->heap, lost->size);
+    sm_lock_give(&device->heap_lock);
+}
+
+void sm_release_lost(struct sm_device *device)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    struct sm_lost_handle **at = &device->lost;
+    while (*at) {
+        struct sm_lost_handle *lost = *at;
+        if (lost->address && SM_CALL(driver, cuMemUnmap, lost->address, lost->size) == CUDA_SUCCESS) {
+            lost->address = 0;
+            sm_lock_take(&device->heap_lock);
+            sm_stats_move(device->stats, SM_LEVEL_mapped_bytes, SM_KIND_ALL, -(int64_t)lost->size);
+            sm_stats_move(device->stats, SM_LEVEL_mappings, SM_KIND_ALL, -1);
+            sm_lock_give(&device->heap_lock);
+        }
+        if (lost->address || SM_CALL(driver, cuMemRelease, lost->name) != CUDA_SUCCESS) {
+            at = &lost->next;
+            continue;
+        }
+        found(device, lost);
+        *at = lost->next;
+        sm_slab_give(&device->lost_records, lost);
+    }
+}
+
+/* ---- address space ---- */
+
+/* How much to reserve: room for the whole device in one piece while the budget is far, less later. */
+static uint64_t extent_size(struct sm_device *device, const struct sm_home *home, uint64_t need)
+{
+    uint64_t used = atomic_load(&device->allocator->address_bytes);
+    uint64_t limit = device->allocator->options.address_limit;
+    uint64_t want = sm_align_up(device->total_bytes, device->granularity);
+    if (home->key.small_class)
+        want = sm_align_up(want / 8, device->granularity);
+    if (used > limit / 2 || want > limit / 8)
+        want = sm_align_up(want / 16, device->granularity);
+    want = sm_max(want, need);
+    return used + want <= limit ? want : used + need <= limit ? need : 0;
+}
+
+/* A new extent of at least `need` bytes. A refused reservation is tried smaller. */
+static seam_result add_extent(struct sm_device *device, struct sm_home *home, uint64_t need,
+                              struct sm_error *error)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    uint64_t size = extent_size(device, home, need);
+    CUdeviceptr base = 0;
+    CUresult code = CUDA_ERROR_OUT_OF_MEMORY;
+    struct sm_extent *extent;
+    char text[160];
+    if (!size)
+        return sm_error_set(
+            error, SEAM_E_DEVICE_OOM,
+            "device %d: %lu bytes more address space would pass address_limit_gib (%lu of %lu bytes are "
+            "reserved)",
+            device->ordinal, need, atomic_load(&device->allocator->address_bytes),
+            device->allocator->options.address_limit);
+    for (;; size = sm_max(need, sm_align_up(size / 2, device->granularity))) {
+        code = SM_CALL(driver, cuMemAddressReserve, &base, size, 0, 0, 0);
+        if (code == CUDA_SUCCESS || size == need)
+            break;
+        note_error(device);
+    }
+    if (code != CUDA_SUCCESS) {
+        note_error(device);
+        return sm_error_set(error, SEAM_E_DEVICE_OOM, "device %d: no address space for %lu bytes: %s",
+                            device->ordinal, size, sm_driver_text(driver, code, text, sizeof(text)));
+    }
+    sm_lock_take(&device->heap_lock);
+    extent = sm_extent_add(home, base, size);
+    if (extent)
+        sm_stats_move(device->stats, SM_LEVEL_reserved_address_bytes, SM_KIND_ALL, (int64_t)size);
+    sm_lock_give(&device->heap_lock);
+    if (!extent) {
+        (void)SM_CALL(driver, cuMemAddressFree, base, size);
+        return sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the record of an address range");
+    }
+    atomic_fetch_add(&device->allocator->address_bytes, size);
+    return SEAM_OK;
+}
+
+static struct sm_extent *empty_extent(struct sm_device *device)
+{
+    struct sm_home *home;
+    struct sm_extent *extent;
+    LIST_FOREACH(home, &device->heap.homes, link)
+    TAILQ_FOREACH(extent, &home->extents, link)
+    if (!extent->mapped)
+        return extent;
+    return NULL;
+}
+
+void sm_trim_addresses(struct sm_device *device)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    sm_lock_take(&device->heap_lock);
+    for (;;) {
+        struct sm_extent *extent = empty_extent(device);
+        CUresult code;
+        if (!extent || device->lost)
+            break;
+        sm_lock_give(&device->heap_lock);
+        code = SM_CALL(driver, cuMemAddressFree, extent->base, extent->size);
+        sm_lock_take(&device->heap_lock);
+        if (code != CUDA_SUCCESS) {
+            sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
+            break;
+        }
+        atomic_fetch_sub(&device->allocator->address_bytes, extent->size);
+        sm_stats_move(device->stats, SM_LEVEL_reserved_address_bytes, SM_KIND_ALL, -(int64_t)extent->size);
+        sm_extent_remove(extent);
+    }
+    sm_capture_prune(device);
+    sm_lock_give(&device->heap_lock);
+}
+
+/* ---- growth ---- */
+
+/* Finds the gap and the sizes. Heap lock held. Returns: false when no gap of the home can hold the request.
+ */
+static bool make_plan(const struct sm_request *request, struct plan *plan)
+{
+    struct sm_device *device = request->device;
+    const struct sm_options *options = &device->allocator->options;
+    uint64_t rounded = sm_align_up(request->size, device->granularity);
+    struct sm_block *gap = NULL;
+    uint64_t missing = rounded;
+    plan->apart = options->max_split_size != SM_UNLIMITED;
+    if (!plan->apart)
+        gap = sm_home_best_gap(request->home, request->size, &missing);
+    else
+        TAILQ_FOREACH(gap, &request->home->gaps, gap)
+    if (gap->size >= rounded)
+        break;
+    if (!gap)
+        return false;
+    plan->gap = gap;
+    plan->address = gap->address;
+    plan->state = (struct sm_growth_state){
+        .granularity = device->granularity,
+        .missing = missing,
+        .home_bytes = request->home->mapped,
+        .reserved = device->heap.reserved,
+        .live_peak = sm_max(device->live_peak, device->heap.reserved -
+                                                   (uint64_t)(device->heap.parts.bytes[SM_PART_held_free] +
+                                                              device->heap.parts.bytes[SM_PART_whole_free]) +
+                                                   request->size),
+        .small_class = request->home->key.small_class,
+    };
+    plan->least = sm_growth_least(&plan->state);
+    plan->wanted = plan->apart ? plan->least : sm_min(sm_growth_wanted(options, &plan->state), gap->size);
+    return true;
+}
+
+static void undo(struct sm_device *device, struct batch *batch, const struct plan *plan, enum sm_kind kind)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    uint64_t address = plan->address;
+    for (uint32_t i = 0; i < batch->created; i++) {
+        bool mapped = i < batch->mapped;
+        if (mapped && SM_CALL(driver, cuMemUnmap, address, batch->sizes[i]) == CUDA_SUCCESS)
+            mapped = false;
+        if (mapped || SM_CALL(driver, cuMemRelease, batch->names[i]) != CUDA_SUCCESS)
+            lose(device, batch->names[i], batch->sizes[i], mapped ? address : 0, kind);
+        address += batch->sizes[i];
+    }
+    sm_lock_take(&device->heap_lock);
+    sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
+    if (batch->created)
+        sm_stats_count(device->stats, SM_COUNTER_rollbacks, 1);
+    sm_lock_give(&device->heap_lock);
+}
+
+/* Creates, maps and opens the batch at the plan's address, or leaves nothing. */
+static seam_result create_and_map(struct sm_device *device, struct batch *batch, const struct plan *plan,
+                                  enum sm_kind kind, enum sm_obstacle *obstacle, struct sm_error *error)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    const char *call = "cuMemCreate";
+    CUresult code = CUDA_SUCCESS;
+    uint64_t bytes = 0;
+    char text[160];
+    batch->created = batch->mapped = 0;
+    for (uint32_t i = 0; i < batch->count && code == CUDA_SUCCESS; i++) {
+        CUmemGenericAllocationHandle handle = 0;
+        code = SM_CALL(driver, cuMemCreate, &handle, batch->sizes[i], &device->properties, 0);
+        batch->names[i] = handle;
+        batch->created += code == CUDA_SUCCESS;
+    }
+    *obstacle = SM_OBSTACLE_DEVICE;
+    for (uint32_t i = 0; i < batch->count && code == CUDA_SUCCESS; i++) {
+        call = "cuMemMap";
+        *obstacle = SM_OBSTACLE_MAPPING;
+        code = SM_CALL(driver, cuMemMap, plan->address + bytes, batch->sizes[i], 0, batch->names[i], 0);
+        batch->mapped += code == CUDA_SUCCESS;
+        bytes += batch->sizes[i];
+    }
+    if (code == CUDA_SUCCESS) {
+        call = "cuMemSetAccess";
+        code = SM_CALL(driver, cuMemSetAccess, plan->address, bytes, device->access, device->access_count);
+    }
+    if (code == CUDA_SUCCESS)
+        return SEAM_OK;
+    undo(device, batch, plan, kind);
+    return sm_error_set(error, code == CUDA_ERROR_OUT_OF_MEMORY ? SEAM_E_DEVICE_OOM : SEAM_E_DEVICE,
+                        "device %d: %s failed in a growth by %u handles: %s", device->ordinal, call,
+                        batch->count, sm_driver_text(driver, code, text, sizeof(text)));
+}
+
+/* The driver has done its part: the memory is ours. Heap lock held; nothing here can fail. */
+static struct sm_block *publish(const struct sm_request *request, const struct plan *plan,
+                                const struct batch *batch, uint64_t bytes)
+{
+    struct sm_device *device = request->device;
+    const struct sm_options *options = &device->allocator->options;
+    struct sm_block *range = sm_gap_fill(plan->gap, batch->sizes, batch->names, batch->count);
+    enum sm_kind kind = home_kind(request->home);
+    sm_stats_move(device->stats, SM_LEVEL_reserved_bytes, kind, (int64_t)bytes);
+    sm_stats_move(device->stats, SM_LEVEL_mapped_bytes, SM_KIND_ALL, (int64_t)bytes);
+    sm_stats_move(device->stats, SM_LEVEL_handles, SM_KIND_ALL, batch->count);
+    sm_stats_move(device->stats, SM_LEVEL_mappings, SM_KIND_ALL, batch->count);
+    sm_stats_count(device->stats, SM_COUNTER_num_device_alloc, 1);
+    sm_stats_count(device->stats, SM_COUNTER_growths, 1);
+    if (plan->apart) {
+        bool split = sm_fit_splits(options, request->size, bytes);
+        return sm_block_take_at(range, plan->address, split ? request->size : bytes, request->requested);
+    }
+    if (range->size < request->size)
+        return NULL; /* a neighbour that the plan counted on was taken meanwhile */
+    sm_block_take(range, request->size, request->requested, true);
+    return range;
+}
+
+/* The rest of the gap, and what is left of the range before and after the block. */
+#define PUBLISH_RECORDS 3
+
+/* Everything that publishing, or undoing, needs of host memory. Heap lock held. */
+static bool prepare(struct sm_device *device, const struct plan *plan, uint64_t bytes, uint32_t count)
+{
+    return sm_slab_reserve(&device->lost_records, count) &&
+           sm_extent_prepare(plan->gap->extent, plan->address + bytes, count) &&
+           sm_heap_promise(&device->heap, PUBLISH_RECORDS);
+}
+
+/* One attempt with this many bytes. */
+static seam_result attempt(const struct sm_request *request, const struct plan *plan, uint64_t bytes,
+                           struct batch *batch, struct sm_block **block, struct sm_shortage *shortage,
+                           struct sm_error *error)
+{
+    struct sm_device *device = request->device;
+    seam_result result;
+    bool ready;
+    shortage->bytes = bytes;
+    if (device->heap.reserved + bytes > device->limit) {
+        shortage->obstacle = SM_OBSTACLE_LIMIT;
+        return sm_error_set(error, SEAM_E_LIMIT,
+                            "device %d: %lu bytes more would pass the limit of %lu bytes", device->ordinal,
+                            bytes, device->limit);
+    }
+    batch->count = sm_growth_handles(&device->allocator->options, &plan->state, bytes, batch->sizes);
+    sm_lock_take(&device->heap_lock);
+    ready = prepare(device, plan, bytes, batch->count);
+    sm_lock_give(&device->heap_lock);
+    if (!ready)
+        return sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the records of a growth by %lu bytes",
+                            bytes);
+    result = create_and_map(device, batch, plan, home_kind(request->home), &shortage->obstacle, error);
+    sm_lock_take(&device->heap_lock);
+    sm_heap_redeem(&device->heap, PUBLISH_RECORDS);
+    if (!result) {
+        *block = publish(request, plan, batch, bytes);
+        if (*block)
+            sm_pool_count(request, *block);
+        else
+            sm_device_tell(device);
+    }
+    sm_lock_give(&device->heap_lock);
+    if (result)
+        return result;
+    sm_log(SM_LOG_INFO, "device %d: grew by %lu bytes in %u handles for a request of %lu", device->ordinal,
+           bytes, batch->count, request->requested);
+    return SEAM_OK;
+}
+
+/* The gap to fill, in a new extent where the home has none that is large enough. */
+static seam_result find_place(struct sm_request *request, struct plan *plan, struct sm_shortage *shortage,
+                              struct sm_error *error)
+{
+    struct sm_device *device = request->device;
+    uint64_t need = sm_align_up(request->size, device->granularity);
+    seam_result result;
+    bool found;
+    sm_lock_take(&device->heap_lock);
+    found = make_plan(request, plan);
+    sm_lock_give(&device->heap_lock);
+    if (found)
+        return SEAM_OK;
+    *shortage = (struct sm_shortage){.obstacle = SM_OBSTACLE_ADDRESS, .bytes = need};
+    result = add_extent(device, request->home, need, error);
+    if (result)
+        return result;
+    sm_lock_take(&device->heap_lock);
+    found = make_plan(request, plan);
+    sm_lock_give(&device->heap_lock);
+    (void)SM_CHECK(found);
+    return SEAM_OK;
+}
+
+static struct sm_block *hit(struct sm_request *request)
+{
+    struct sm_device *device = request->device;
+    struct sm_block *block;
+    sm_lock_take(&device->heap_lock);
+    block = sm_pool_hit(request);
+    if (block)
+        sm_pool_count(request, block);
+    sm_lock_give(&device->heap_lock);
+    return block;
+}
+
+seam_result sm_grow(struct sm_request *request, struct sm_block **block, struct sm_shortage *shortage,
+                    struct sm_error *error)
+{
+    struct sm_device *device = request->device;
+    struct batch batch;
+    struct plan plan;
+    seam_result result = SEAM_OK;
+    *shortage = (struct sm_shortage){.obstacle = SM_OBSTACLE_DEVICE, .bytes = request->size};
+    if (sm_align_up(request->size, device->granularity) > device->total_bytes)
+        return sm_error_set(error, SEAM_E_DEVICE_OOM, "device %d has %lu bytes in all", device->ordinal,
+                            device->total_bytes);
+    if (device->lost)
+        sm_release_lost(device);
+    while (!result && !(*block = hit(request))) {
+        result = find_place(request, &plan, shortage, error);
+        if (result)
+            break;
+        result = attempt(request, &plan, plan.wanted, &batch, block, shortage, error);
+        if ((result == SEAM_E_DEVICE_OOM || result == SEAM_E_LIMIT) && plan.least < plan.wanted)
+            result = attempt(request, &plan, plan.least, &batch, block, shortage, error);
+        if (!result && *block)
+            break;
+    }
+    if (result)
+        sm_trim_addresses(device);
+    return result;
+}
+
+/* ---- trim ---- */
+
+/* Is the stream done with everything that was freed up to now? Asks the driver only when it is not known. */
+static bool is_done(struct sm_device *device, struct sm_stream *stream, uint64_t freed,
+                    enum sm_trim_wait wait)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    CUresult code;
+    if (stream->done >= freed)
+        return true;
+    code = wait == SM_TRIM_WAIT ? SM_CALL(driver, cuStreamSynchronize, stream->stream)
+                                : SM_CALL(driver, cuStreamQuery, stream->stream);
+    /* A stream that its owner destroyed answers nothing: then only the whole device can be asked. */
+    if (code == CUDA_ERROR_INVALID_HANDLE || code == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+        code = wait == SM_TRIM_WAIT ? SM_CALL(driver, cuCtxSynchronize, ) : CUDA_ERROR_NOT_READY;
+    sm_lock_take(&device->heap_lock);
+    if (code == CUDA_SUCCESS)
+        stream->done = sm_max(stream->done, freed);
+    else if (code != CUDA_ERROR_NOT_READY)
+        sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
+    if (code == CUDA_SUCCESS && wait == SM_TRIM_WAIT)
+        sm_stats_count(device->stats, SM_COUNTER_event_waits, 1);
+    sm_lock_give(&device->heap_lock);
+    return code == CUDA_SUCCESS;
+}
+
+/* The free range with the most whole bytes among those of a home. */
+static struct sm_block *wholest(struct sm_home *home)
+{
+    struct sm_block *block, *best = NULL;
+    RB_FOREACH_REVERSE(block, sm_free_tree, &home->free_ranges)
+    {
+        if (best && block->size <= best->whole)
+            break;
+        if (block->whole && (!best || block->whole > best->whole))
+            best = block;
+    }
+    return best;
+}
+
+/* Whole handles of a free range, carved out so that nobody takes them; other homes' before `sparing`'s. Heap
+ * lock held. */
+static struct sm_block *carve_next(struct sm_device *device, uint64_t bytes, const struct sm_home *sparing)
+{
+    struct sm_block *range, *best = NULL;
+    struct sm_home *home;
+    LIST_FOREACH(home, &device->heap.homes, link)
+    {
+        struct sm_stream *stream = home->key.stream;
+        if (!home->whole || stream->passed_over == device->trim_serial || !sm_capture_may_trim(device, home))
+            continue;
+        range = wholest(home);
+        if (range &&
+            (!best || best->extent->home == sparing || (home != sparing && range->whole > best->whole)))
+            best = range;
+    }
+    if (!best || !sm_heap_prepare(&device->heap, 2) || !sm_heap_promise(&device->heap, 1))
+        return NULL;
+    best = sm_block_carve(best, bytes);
+    sm_device_tell(device);
+    return best;
+}
+
+/* The bookkeeping of a handle that the driver has unmapped, and released unless it is lost. */
+static void forget(struct sm_device *device, struct sm_block *carved, uint64_t address, uint64_t size)
+{
+    enum sm_kind kind = home_kind(carved->extent->home);
+    sm_lock_take(&device->heap_lock);
+    sm_stats_move(device->stats, SM_LEVEL_reserved_bytes, kind, -(int64_t)size);
+    sm_stats_move(device->stats, SM_LEVEL_mapped_bytes, SM_KIND_ALL, -(int64_t)size);
+    sm_stats_move(device->stats, SM_LEVEL_handles, SM_KIND_ALL, -1);
+    sm_stats_move(device->stats, SM_LEVEL_mappings, SM_KIND_ALL, -1);
+    sm_carved_forget(carved, address);
+    sm_device_tell(device);
+    sm_lock_give(&device->heap_lock);
+}
+
+/* Unmaps and releases a carved block from its low end. Returns: bytes given back; less than its size after a
+ * refusal. */
+static uint64_t give_back(struct sm_device *device, struct sm_block *carved)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    uint64_t at = carved->address, end = sm_block_end(carved), given = 0;
+    while (at < end) {
+        struct sm_handle handle = *sm_extent_handle_at(carved->extent, at);
+        if (!sm_slab_reserve(&device->lost_records, 1) ||
+            SM_CALL(driver, cuMemUnmap, handle.address, handle.size) != CUDA_SUCCESS) {
+            note_error(device);
+            break;
+        }
+        bool released = SM_CALL(driver, cuMemRelease, handle.name) == CUDA_SUCCESS;
+        forget(device, carved, at, handle.size);
+        if (!released) {
+            note_error(device);
+            lose(device, handle.name, handle.size, 0, home_kind(carved->extent->home));
+        }
+        given += released ? handle.size : 0;
+        at += handle.size;
+    }
+    sm_lock_take(&device->heap_lock);
+    sm_heap_redeem(&device->heap, 1);
+    if (at < end)
+        sm_carved_return(carved, at);
+    else
+        sm_carved_close(carved);
+    sm_device_tell(device);
+    sm_lock_give(&device->heap_lock);
+    return given;
+}
+
+/* The carved block stays ours after all. */
+static void put_back(struct sm_device *device, struct sm_block *carved)
+{
+    sm_lock_take(&device->heap_lock);
+    sm_heap_redeem(&device->heap, 1);
+    sm_carved_return(carved, carved->address);
+    sm_device_tell(device);
+    sm_lock_give(&device->heap_lock);
+}
+
+uint64_t sm_trim(struct sm_device *device, uint64_t bytes, enum sm_trim_wait wait,
+                 const struct sm_home *sparing)
+{
+    uint64_t given = 0;
+    device->trim_serial++;
+    while (given < bytes) {
+        struct sm_stream *stream;
+        struct sm_block *carved;
+        uint64_t freed, size, got;
+        sm_lock_take(&device->heap_lock);
+        carved = sm_capture_running(device) ? NULL : carve_next(device, bytes - given, sparing);
+        stream = carved ? carved->extent->home->key.stream : NULL;
+        freed = stream ? stream->freed : 0;
+        sm_lock_give(&device->heap_lock);
+        if (!carved)
+            break;
+        if (!is_done(device, stream, freed, wait)) {
+            put_back(device, carved);
+            stream->passed_over = device->trim_serial;
+            continue;
+        }
+        size = carved->size;
+        got = give_back(device, carved);
+        given += got;
+        if (got < size)
+            break;
+    }
+    sm_lock_take(&device->heap_lock);
+    if (given) {
+        sm_stats_count(device->stats, SM_COUNTER_trims, 1);
+        sm_stats_count(device->stats, SM_COUNTER_num_device_free, 1);
+    }
+    sm_lock_give(&device->heap_lock);
+    return given;
+}
+
+void sm_grow_teardown(struct sm_device *device)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    struct sm_lost_handle *lost;
+    struct sm_home *home;
+    struct sm_extent *extent;
+    for (lost = device->lost; lost; lost = lost->next) {
+        if (lost->address)
+            (void)SM_CALL(driver, cuMemUnmap, lost->address, lost->size);
+        (void)SM_CALL(driver, cuMemRelease, lost->name);
+    }
+    LIST_FOREACH(home, &device->heap.homes, link)
+    {
+        TAILQ_FOREACH(extent, &home->extents, link)
+        {
+            for (uint32_t i = 0; i < extent->handle_slots; i++) {
+                const struct sm_handle *handle = &extent->handles[i];
+                if (!handle->size)
+                    continue;
+                (void)SM_CALL(driver, cuMemUnmap, handle->address, handle->size);
+                (void)SM_CALL(driver, cuMemRelease, handle->name);
+            }
+            (void)SM_CALL(driver, cuMemAddressFree, extent->base, extent->size);
+            atomic_fetch_sub(&device->allocator->address_bytes, extent->size);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pool: from a request to a block, and back: the hit path.
+ *
+ * 1. The request finds its home: pool, stream, size class.
+ * 2. Blocks whose fences have passed become free, if any wait.
+ * 3. The smallest free range that fits serves it. No driver call, no host allocation, no system call but the
+ * lock.
+ * 4. Otherwise reclaim.c takes over, with the heap lock given up.
+ *
+ * A free trusts nothing but the address: size, device and stream are in the block's record. Protected by:
+ * heap lock. */
+#include "alloc/engine.h"
+#include "base/align.h"
+#include "policies/fit.h"
+#include "policies/rounding.h"
+
+struct sm_block *sm_pool_hit(struct sm_request *request)
+{
+    const struct sm_options *options = &request->device->allocator->options;
+    struct sm_block *block = sm_home_best_fit(request->home, request->size);
+    if (!block || !sm_fit_allows(options, request->size, block->size))
+        return NULL;
+    bool split = sm_fit_splits(options, request->size, block->size);
+    if (split && !sm_heap_prepare(&request->device->heap, 1))
+        return NULL;
+    sm_block_take(block, request->size, request->requested, split);
+    return block;
+}
+
+void sm_pool_count(const struct sm_request *request, struct sm_block *block)
+{
+    struct sm_device *device = request->device;
+    const int64_t *parts = device->heap.parts.bytes;
+    uint64_t live =
+        (uint64_t)(parts[SM_PART_requested_live] + parts[SM_PART_rounding] + parts[SM_PART_pending]);
+    device->live_peak = sm_max(device->live_peak, live);
+    block->kind = (uint8_t)sm_stats_kind(block->size);
+    block->birth = sm_stats_alloc(device->stats, block->kind, block->requested, block->size);
+    sm_device_tell(device);
+}
+
+/* Fills in where a request belongs; heap lock held. */
+static seam_result locate(struct sm_request *request, CUstream stream, struct sm_error *error)
+{
+    struct sm_device *device = request->device;
+    bool small_class = request->size <= device->allocator->options.small_limit;
+    request->pool = sm_capture_pool(device, stream);
+    request->stream = sm_device_stream(device, stream);
+    if (request->stream)
+        request->home = sm_device_home(device, request->stream, request->pool, small_class);
+    if (!request->home)
+        return sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the record of a stream or its home");
+    return SEAM_OK;
+}
+
+uint64_t sm_pool_alloc(struct sm_device *device, uint64_t size, CUstream stream, struct sm_error *error)
+{
+    struct sm_request request = {.device = device, .requested = size};
+    struct sm_block *block = NULL;
+    seam_result result;
+    if (size > SM_REQUEST_MAX) {
+        sm_error_set(error, SEAM_E_DEVICE_OOM,
+                     "CUDA out of memory. Tried to allocate more than 1EB memory (%lu bytes).", size);
+        return 0;
+    }
+    request.size = sm_round_size(&device->allocator->options, size);
+    sm_lock_take(&device->heap_lock);
+    result = locate(&request, stream, error);
+    if (!result) {
+        sm_fence_poll(device);
+        block = sm_pool_hit(&request);
+        if (block) {
+            sm_stats_count(device->stats, SM_COUNTER_hits, 1);
+            sm_pool_count(&request, block);
+        } else {
+            request.home->pins++;
+        }
+    }
+    sm_lock_give(&device->heap_lock);
+    if (!result && !block)
+        result = sm_reclaim_serve(&request, &block, error);
+    return result ? 0 : block->address;
+}
+
+void sm_pool_complete(struct sm_device *device, struct sm_block *block)
+{
+    device->pending--;
+    sm_stats_free_complete(device->stats, block->kind, block->requested, block->size);
+    sm_block_give(block);
+    sm_device_tell(device);
+}
+
+/* A LIVE block in hand, heap lock held: FREE at once, or PENDING until its fence has passed. */
+static void give_back(struct sm_device *device, struct sm_block *block)
+{
+    struct sm_stream *stream = block->extent->home->key.stream;
+    stream->freed++;
+    sm_stats_free_request(device->stats, block->kind, block->requested, block->size, block->birth);
+    if (!block->fence) {
+        sm_stats_free_complete(device->stats, block->kind, block->requested, block->size);
+        sm_block_give(block);
+        sm_device_tell(device);
+        return;
+    }
+    sm_block_pend(block);
+    device->pending++;
+    sm_stats_count(device->stats, SM_COUNTER_fence_waits, 1);
+    sm_fence_record(device, block);
+}
+
+seam_result sm_pool_free(struct sm_device *device, uint64_t address)
+{
+    struct sm_block *block;
+    sm_lock_take(&device->heap_lock);
+    block = sm_index_find(&device->heap.index, address);
+    if (block)
+        give_back(device, block);
+    sm_lock_give(&device->heap_lock);
+    return block ? SEAM_OK : SEAM_E_POINTER;
+}
+
+seam_result sm_pool_record_stream(struct sm_device *device, uint64_t address, CUstream stream,
+                                  struct sm_error *error)
+{
+    seam_result result = SEAM_OK;
+    struct sm_block *block;
+    struct sm_stream *user;
+    sm_lock_take(&device->heap_lock);
+    block = sm_index_find(&device->heap.index, address);
+    user = block ? sm_device_stream(device, stream) : NULL;
+    if (!block)
+        result = SEAM_E_POINTER;
+    else if (!user || (user != block->extent->home->key.stream && !sm_fence_add(device, block, user)))
+        result = sm_error_set(error, SEAM_E_HOST_OOM, "no host memory to note that a stream uses block %#lx",
+                              address);
+    sm_lock_give(&device->heap_lock);
+    return result;
+}
+
+struct sm_block *sm_pool_block_of(struct sm_device *device, uint64_t address)
+{
+    struct sm_block *block = sm_index_find(&device->heap.index, address);
+    struct sm_home *home;
+    struct sm_extent *extent;
+    if (block)
+        return block;
+    LIST_FOREACH(home, &device->heap.homes, link)
+    {
+        TAILQ_FOREACH(extent, &home->extents, link)
+        {
+            if (address - extent->base >= extent->size)
+                continue;
+            for (block = extent->first; block && address - block->address >= block->size;)
+                block = block->next;
+            return block && block->state == SM_BLOCK_LIVE ? block : NULL;
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reclaim: when no free range serves a request: growth, and if that fails the ladder. The only file that
+ * retries.
+ *
+ *   1 grow            new handles, exactly what is missing if more is refused
+ *   2 trim, idle      give back free handles whose stream is known to be done; grow
+ *   3 wait, one       for the pending block that has waited longest, then look again; until nothing waits
+ *   4 trim, wait      give back every free handle, waiting for its stream; grow
+ *   5 wait, all       for the whole device: fences that have no event, streams that are gone; trim; grow
+ * The order puts what costs nobody anything first: a stream that is stuck is waited for only when everything
+ * else has failed. Each step gives back no more than is missing, as far as that can be known. Limit and
+ * fraction are checked before the driver is asked, and climb the same ladder. Protected by: memory lock, held
+ * throughout; hits of others go on. */
+#include "alloc/engine.h"
+#include "base/align.h"
+
+enum step { STEP_TRIM_IDLE, STEP_WAIT_ONE, STEP_TRIM_WAIT, STEP_WAIT_ALL, STEP_COUNT };
+
+/* How much must go back before the growth that failed can succeed. */
+static uint64_t shortfall(struct sm_device *device, const struct sm_shortage *shortage)
+{
+    size_t free_bytes = 0, total = 0;
+    if (shortage->obstacle == SM_OBSTACLE_LIMIT)
+        return device->heap.reserved + shortage->bytes - device->limit;
+    if (SM_CALL(device->allocator->driver, cuMemGetInfo, &free_bytes, &total) != CUDA_SUCCESS)
+        return shortage->bytes;
+    /* What the driver calls free is a hint: if it says that there is enough, the request failed all the same.
+     */
+    return free_bytes < shortage->bytes ? shortage->bytes - free_bytes : shortage->bytes;
+}
+
+/* One step down. Returns: true when something changed, so that another attempt makes sense. */
+static bool take_step(struct sm_request *request, enum step step, const struct sm_shortage *shortage)
+{
+    struct sm_device *device = request->device;
+    uint64_t bytes = shortfall(device, shortage);
+    switch (step) {
+    case STEP_TRIM_IDLE:
+        return sm_trim(device, bytes, SM_TRIM_IDLE_ONLY, request->home) > 0;
+    case STEP_WAIT_ONE:
+        return sm_fence_wait_one(device);
+    case STEP_TRIM_WAIT:
+        return sm_trim(device, UINT64_MAX, SM_TRIM_WAIT, request->home) > 0;
+    default:
+        return sm_fence_wait_all(device) && (sm_trim(device, UINT64_MAX, SM_TRIM_WAIT, request->home), true);
+    }
+}
+
+static bool is_shortage(seam_result result)
+{
+    return result == SEAM_E_DEVICE_OOM || result == SEAM_E_LIMIT;
+}
+
+static seam_result descend(struct sm_request *request, struct sm_block **block, struct sm_shortage *shortage,
+                           seam_result result, struct sm_error *error)
+{
+    struct sm_device *device = request->device;
+    for (int step = 0; step < STEP_COUNT && is_shortage(result);) {
+        if (!take_step(request, (enum step)step, shortage)) {
+            step++;
+            continue;
+        }
+        sm_lock_take(&device->heap_lock);
+        sm_stats_count(device->stats, SM_COUNTER_num_alloc_retries, 1);
+        sm_lock_give(&device->heap_lock);
+        result = sm_grow(request, block, shortage, error);
+        /* Waits are repeated until nothing waits; the others have done what they can in one go. */
+        step += step != STEP_WAIT_ONE;
+    }
+    return result;
+}
+
+/* Before reserved passes threshold x limit, memory that nobody has used goes first. */
+static void collect_garbage(struct sm_request *request)
+{
+    struct sm_device *device = request->device;
+    double threshold = device->allocator->options.garbage_collection_threshold;
+    uint64_t base = device->limit != SM_UNLIMITED ? device->limit : device->total_bytes;
+    uint64_t mark = (uint64_t)(threshold * (double)base);
+    uint64_t after = device->heap.reserved + sm_align_up(request->size, device->granularity);
+    if (threshold <= 0 || after <= mark)
+        return;
+    if (!sm_trim(device, after - mark, SM_TRIM_IDLE_ONLY, request->home))
+        return;
+    sm_lock_take(&device->heap_lock);
+    sm_stats_count(device->stats, SM_COUNTER_gc_runs, 1);
+    sm_lock_give(&device->heap_lock);
+}
+
+/* The request has left the ladder. */
+static void finish(struct sm_request *request, seam_result result)
+{
+    struct sm_device *device = request->device;
+    sm_lock_take(&device->heap_lock);
+    request->home->pins--;
+    sm_stats_count(device->stats, SM_COUNTER_num_ooms, is_shortage(result));
+    sm_stats_count(device->stats, SM_COUNTER_limit_refusals, result == SEAM_E_LIMIT);
+    sm_lock_give(&device->heap_lock);
+}
+
+/* While a graph is captured by another call chain of this thread, driver calls here must not invalidate it.
+ */
+static CUstreamCaptureMode exchange_mode(struct sm_device *device, CUstreamCaptureMode mode)
+{
+    (void)SM_CALL(device->allocator->driver, cuThreadExchangeStreamCaptureMode, &mode);
+    return mode;
+}
+
+static seam_result serve(struct sm_request *request, struct sm_block **block, struct sm_shortage *shortage,
+                         struct sm_error *error)
+{
+    struct sm_device *device = request->device;
+    CUstreamCaptureMode mode;
+    seam_result result = sm_device_enter(device, error);
+    if (result)
+        return result;
+    mode = exchange_mode(device, CU_STREAM_CAPTURE_MODE_RELAXED);
+    sm_lock_take(&device->heap_lock);
+    sm_stats_count(device->stats, SM_COUNTER_misses, 1);
+    sm_lock_give(&device->heap_lock);
+    collect_garbage(request);
+    result = sm_grow(request, block, shortage, error);
+    if (is_shortage(result))
+        result = descend(request, block, shortage, result, error);
+    exchange_mode(device, mode);
+    sm_device_leave(device);
+    return result;
+}
+
+seam_result sm_reclaim_serve(struct sm_request *request, struct sm_block **block, struct sm_error *error)
+{
+    struct sm_shortage shortage = {0};
+    seam_result result;
+    sm_lock_take(&request->device->memory_lock);
+    result = serve(request, block, &shortage, error);
+    if (is_shortage(result))
+        sm_report_shortage(request, &shortage, error);
+    finish(request, result);
+    sm_lock_give(&request->device->memory_lock);
+    return result;
+}
