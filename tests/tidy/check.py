@@ -5,13 +5,14 @@ Each rule is two TAP lines: its self-test (each bad sample is found, each good o
 
 import sys
 
+import rules_build
 import rules_calls
 import rules_docs
 import rules_files
 import rules_layers
 from tree import Rule, Source, Tree, read_tree
 
-RULES = (*rules_layers.RULES, *rules_files.RULES, *rules_calls.RULES, *rules_docs.RULES)
+RULES = (*rules_layers.RULES, *rules_build.RULES, *rules_files.RULES, *rules_calls.RULES, *rules_docs.RULES)
 
 
 def findings(rule: Rule, source: Source, tree: Tree) -> list[str]:
@@ -24,11 +25,12 @@ def self_test(rule: Rule) -> list[str]:
     if not rule.bad or not rule.good:
         wrong.append("a rule without samples proves nothing")
     for samples, must_find in ((rule.bad, True), (rule.good, False)):
-        for path, text in samples:
-            source = Source(path, text)
-            found = findings(rule, source, Tree({path: source}))
+        for sample in samples:
+            files = [sample] if isinstance(sample[0], str) else sample
+            sources = {path: Source(path, text) for path, text in files}
+            found = findings(rule, sources[files[0][0]], Tree(sources))
             if bool(found) != must_find:
-                wrong.append(f"{'missed' if must_find else 'wrongly found'} in {path}: {text!r} {found}")
+                wrong.append(f"{'missed' if must_find else 'wrongly found'}: {files} {found}")
     return wrong
 
 

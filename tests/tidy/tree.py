@@ -64,14 +64,18 @@ class Tree:
 Finding = tuple[int, str]  # line, what is wrong and what would be right
 
 
+# The path and the text of a file; or of several, of which the first is checked and the others exist.
+Sample = tuple[str, str] | tuple[tuple[str, str], ...]
+
+
 @dataclass(frozen=True)
 class Rule:
     """One rule, with samples that show it works: each bad one must be found, each good one must not."""
 
     name: str
     check: Callable[[Source, Tree], Iterator[Finding]]
-    bad: tuple[tuple[str, str], ...]
-    good: tuple[tuple[str, str], ...]
+    bad: tuple[Sample, ...]
+    good: tuple[Sample, ...]
 
 
 def listed_paths() -> list[str]:
