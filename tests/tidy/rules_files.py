@@ -57,7 +57,8 @@ def check_guard(source: Source, tree: Tree) -> Iterator[Finding]:
         return
     stem = re.sub(r"\W", "_", source.path.removesuffix(".in").removesuffix(".h")).upper()
     inner = stem.removeprefix("INCLUDE_SEAMALLOC_").removeprefix("TORCH_GLUE_")
-    tails = {f"{stem}_H", f"{inner}_H", f"TORCH_{inner.removeprefix('SHIM_')}_H", f"{stem.replace('TESTS_UNIT_', 'TESTS_')}_H"}
+    short = stem.replace("TESTS_UNIT_", "TESTS_")
+    tails = {f"{name}_H" for name in (stem, inner, short, f"TORCH_{inner.removeprefix('SHIM_')}")}
     found = re.search(r"^#ifndef (\w+)\n#define (\w+)$", source.text, re.MULTILINE)
     if not found or found[1] != found[2]:
         yield 1, "a header has a guard: #ifndef and #define of one name, before all else"
