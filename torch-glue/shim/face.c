@@ -7,9 +7,9 @@
 #include "torch-glue/shim/face.h"
 #include "torch-glue/shim/throw.h"
 #include <stdio.h>
+#include <string.h>
 
-#define TEXT_MAX 1536
-#define EXBIBYTE ((size_t)1 << 60)
+#define TEXT_MAX 1536 /* the library's text and ours around it */
 
 /* A size as people and PyTorch's users write it: "512 bytes", "20.00 MiB", "1.50 GiB". */
 static void format_size(size_t size, char *buffer, size_t capacity)
@@ -24,23 +24,23 @@ static void format_size(size_t size, char *buffer, size_t capacity)
         snprintf(buffer, capacity, "%zu bytes", size);
 }
 
-/* Programs look for "out of memory" and "Tried to allocate" in the text, so these words come first. */
+/* Programs look for "out of memory" and "Tried to allocate" in the text, so it begins with them. */
 static __attribute__((noreturn)) void throw_failed_request(size_t size, int device)
 {
-    seam_result result = seam_last_result();
+    static const char opening[] = "CUDA out of memory. Tried to allocate ";
+    const seam_result result = seam_last_result();
+    const char *cause = seam_last_error();
     char text[TEXT_MAX], amount[32];
 
-    if (size >= EXBIBYTE)
-        snprintf(amount, sizeof amount, "more than 1EB memory");
-    else
-        format_size(size, amount, sizeof amount);
+    format_size(size, amount, sizeof amount);
     if (result == SEAM_E_DEVICE_OOM || result == SEAM_E_LIMIT) {
-        snprintf(text, sizeof text, "CUDA out of memory. Tried to allocate %s. GPU %d: %s", amount, device,
-                 seam_last_error());
+        if (!strncmp(cause, opening, sizeof opening - 1))
+            sm_throw_shortage(cause);
+        snprintf(text, sizeof text, "%s%s. GPU %d: %s", opening, amount, device, cause);
         sm_throw_shortage(text);
     }
-    snprintf(text, sizeof text, "seamalloc could not allocate %s on GPU %d: %s (%s)", amount, device,
-             seam_last_error(), seam_result_name(result));
+    snprintf(text, sizeof text, "seamalloc could not allocate %s on GPU %d: %s (%s)", amount, device, cause,
+             seam_result_name(result));
     sm_throw_failure(text);
 }
 

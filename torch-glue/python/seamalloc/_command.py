@@ -58,7 +58,7 @@ def run(policy: str | None, stats: Path | None, script: Path, arguments: tuple[s
 def _write_stats(file: Path) -> None:
     document = seamalloc.stats()
     if document is None:
-        document = {"schema": "seamalloc.stats", "unavailable": seamalloc.unavailable_reason()}
+        document = {"format": "seamalloc.stats", "unavailable": seamalloc.unavailable_reason()}
     try:
         file.write_text(json.dumps(document, indent=1) + "\n")
     except OSError as error:

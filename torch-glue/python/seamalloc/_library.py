@@ -39,6 +39,8 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "seam_memory_fraction": (_int, [_int, ctypes.POINTER(ctypes.c_double)]),
     "seam_phase_push": (_int, [_text]),
     "seam_phase_pop": (_int, []),
+    "seam_thread_phase_push": (_int, [_text]),
+    "seam_thread_phase_pop": (_int, []),
     "seam_window_open": (_int, [_text, ctypes.POINTER(_u64)]),
     "seam_window_close": (_int, [_u64]),
     "seam_stats_json": (_size, [_int, ctypes.c_char_p, _size]),

@@ -40,23 +40,25 @@ class phase(ContextDecorator):
 
     Args:
         name: 1 to 63 bytes without ``/``. The same name at the same place is one phase; its entries are counted.
+        thread: count only what the calling thread asks for and gives back, on a stack of phases of its own.
 
     Raises:
         ValueError: a name that is not allowed.
         SeamallocError: no host memory was left.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = _checked_name(name)
+    def __init__(self, name: str, *, thread: bool = False) -> None:
+        self.name, self.thread = _checked_name(name), thread
         self._library: Library | None = None
 
     def _recreate_cm(self) -> phase:
-        return type(self)(self.name)  # a decorated function may call itself
+        return type(self)(self.name, thread=self.thread)  # a decorated function may call itself
 
     def __enter__(self) -> phase:
-        self._library = _library.serving()
-        if self._library is not None:
-            self._library.check(self._library.seam_phase_push(self.name.encode()))
+        library = self._library = _library.serving()
+        if library is not None:
+            push = library.seam_thread_phase_push if self.thread else library.seam_phase_push
+            library.check(push(self.name.encode()))
         return self
 
     def __exit__(
@@ -64,7 +66,8 @@ class phase(ContextDecorator):
     ) -> None:
         library, self._library = self._library, None
         if library is not None:
-            library.check(library.seam_phase_pop())
+            pop = library.seam_thread_phase_pop if self.thread else library.seam_phase_pop
+            library.check(pop())
 
 
 class window(ContextDecorator):

@@ -59,7 +59,7 @@ def _compiler() -> str:
 
 
 def _flags(torch: ModuleType) -> list[str]:
-    root = Path(torch.__file__).parent
+    root = Path(torch.__path__[0])
     return [
         "-std=c++20",
         "-O1",
