@@ -55,7 +55,9 @@ class Install:
         shutil.move(self.folder / "first", self.prefix)
 
     def step_contents(self) -> None:
-        """Exactly the headers of the public folder; a library by its three names."""
+        """The usual folders; exactly the headers of the public folder; a library by its three names."""
+        folders = sorted(path.name for path in self.prefix.iterdir())
+        demand(folders == ["include", "lib", "share"], f"installed folders {folders}")
         headers = {path.name for path in (self.prefix / "include/seamalloc").iterdir()}
         wanted = {path.name for path in (self.options.source / "include/seamalloc").glob("*.h")}
         generated = self.options.build / "include/seamalloc"
