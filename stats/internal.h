@@ -24,8 +24,8 @@
 
 /* The levels that phases follow. X(name in a phase, level) */
 #define SM_TRACKED(X)                                                                                        \
-    X(allocated, allocated_bytes)                                                                            \
     X(requested, requested_bytes)                                                                            \
+    X(allocated, allocated_bytes)                                                                            \
     X(active, active_bytes)                                                                                  \
     X(reserved, reserved_bytes)
 
@@ -198,19 +198,15 @@ extern const char *const sm_kind_names[SM_KIND_COUNT];
 extern const char *const sm_tracked_names[SM_TRACKED_COUNT];
 extern const char *const sm_phase_counter_names[SM_PHASE_COUNTER_COUNT];
 
-/* PyTorch's levels are kept by pool; what follows them in the list are objects of the driver, kept for all
- * only. */
-static inline bool sm_level_has_pools(enum sm_level_id level)
-{
-    return level <= SM_LEVEL_inactive_split_bytes;
-}
-
 /* ---- stats.c */
 /* The block levels of one side now. */
 struct sm_use sm_stats_use(const struct sm_stats *stats, unsigned side);
 /* Current values of the tracked levels, all kinds. */
 void sm_stats_tracked(const struct sm_stats *stats, int64_t value[SM_TRACKED_COUNT]);
 bool sm_stats_is_block_level(enum sm_level_id level);
+/* Whether small_pool and large_pool say something: PyTorch's levels are kept by pool unless one was moved for
+ * all only; what follows them in the list are objects of the driver. */
+bool sm_stats_has_pools(const struct sm_stats *stats, enum sm_level_id level);
 
 /* ---- crest.c */
 /* A peak is about to be left: copies the parts that are marked. */

@@ -60,7 +60,7 @@ static void emit_levels(const struct sm_stats *stats, struct sm_emit *emit)
     sm_emit_object_open(emit, "levels");
     for (unsigned level = 0; level < SM_LEVEL_COUNT; level++) {
         sm_emit_object_open(emit, sm_level_names[level]);
-        const unsigned kinds = sm_level_has_pools((enum sm_level_id)level) ? SM_KIND_COUNT : 1;
+        const unsigned kinds = sm_stats_has_pools(stats, (enum sm_level_id)level) ? SM_KIND_COUNT : 1;
         for (unsigned kind = 0; kind < kinds; kind++) {
             const struct sm_level *now = sm_stats_level(stats, (enum sm_level_id)level, (enum sm_kind)kind);
             sm_emit_object_open(emit, sm_kind_names[kind]);

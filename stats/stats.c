@@ -186,6 +186,11 @@ bool sm_stats_is_block_level(enum sm_level_id level)
            level == SM_LEVEL_requested_bytes || level == SM_LEVEL_active || level == SM_LEVEL_active_bytes;
 }
 
+bool sm_stats_has_pools(const struct sm_stats *stats, enum sm_level_id level)
+{
+    return level <= SM_LEVEL_inactive_split_bytes && !stats->all_only[level];
+}
+
 void sm_stats_tracked(const struct sm_stats *stats, int64_t value[SM_TRACKED_COUNT])
 {
     const struct sm_use small = use_of(stats, SM_SIDE_SMALL), large = use_of(stats, SM_SIDE_LARGE);

@@ -143,7 +143,7 @@ static void table_levels(const struct sm_stats *stats, struct sm_emit *emit)
                                 sm_stats_level(stats, level, SM_KIND_SMALL)->peak,
                                 sm_stats_level(stats, level, SM_KIND_LARGE)->peak};
         add_name(&row, 0, sm_level_names[i], 24);
-        for (unsigned c = 0; c < (sm_level_has_pools(level) ? 6 : 4); c++)
+        for (unsigned c = 0; c < (sm_stats_has_pools(stats, level) ? 6 : 4); c++)
             if (sm_level_units[i] == SM_UNIT_BYTES)
                 add_mib(&row, 13, (double)cell[c]);
             else
@@ -158,31 +158,31 @@ static void table_gap(const struct sm_stats *stats, struct sm_emit *emit)
     const struct sm_parts *const at[] = {stats->parts, &stats->total.at_reserved, &stats->total.at_allocated};
     int64_t reserved[3] = {0};
     struct row row = {0};
-    add_name(&row, 0, "what reserved bytes do", 24);
-    add_cell(&row, 10, "MiB now");
-    add_cell(&row, 7, "%%");
+    add_name(&row, 0, "reserved, by use", 18);
+    add_cell(&row, 9, "MiB now");
+    add_cell(&row, 6, "%%");
     add_cell(&row, 13, "at peak res.");
-    add_cell(&row, 7, "%%");
+    add_cell(&row, 6, "%%");
     add_cell(&row, 13, "at peak all.");
-    add_cell(&row, 7, "%%");
+    add_cell(&row, 6, "%%");
     add_cell(&row, 0, "  what helps");
     end_row(&row, emit);
     for (unsigned a = 0; a < 3; a++)
         for (unsigned i = 0; i < SM_PART_COUNT; i++)
             reserved[a] += at[a]->bytes[i];
     for (unsigned i = 0; i < SM_PART_COUNT; i++) {
-        add_name(&row, 0, sm_part_names[i], 24);
+        add_name(&row, 0, sm_part_names[i], 18);
         for (unsigned a = 0; a < 3; a++) {
-            add_mib(&row, a ? 13 : 10, (double)at[a]->bytes[i]);
-            add_share(&row, 7, at[a]->bytes[i], reserved[a]);
+            add_mib(&row, a ? 13 : 9, (double)at[a]->bytes[i]);
+            add_share(&row, 6, at[a]->bytes[i], reserved[a]);
         }
         add_cell(&row, 0, "  %s", sm_part_helps[i]);
         end_row(&row, emit);
     }
-    add_name(&row, 0, "= reserved", 24);
+    add_name(&row, 0, "= reserved", 18);
     for (unsigned a = 0; a < 3; a++) {
-        add_mib(&row, a ? 13 : 10, (double)reserved[a]);
-        add_share(&row, 7, reserved[a], reserved[a]);
+        add_mib(&row, a ? 13 : 9, (double)reserved[a]);
+        add_share(&row, 6, reserved[a], reserved[a]);
     }
     end_row(&row, emit);
 
