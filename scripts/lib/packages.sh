@@ -61,9 +61,15 @@ install_packages() {
     [ "$(id -u)" = 0 ] || die "these packages are missing: $* (install them as root: apt-get install $*)"
     say "installing packages: $*"
     start=$(date +%s)
-    apt-get update -qq >/dev/null || die "apt-get update failed; missing packages: $*"
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null ||
+    mkdir -p "$SEAM_BUILD"
+    {
+        # A list that cannot be had does not matter when the packages can.
+        apt-get update -qq || true
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+    } >"$SEAM_BUILD/apt.log" 2>&1 || {
+        cat "$SEAM_BUILD/apt.log" >&2
         die "apt-get could not install: $*"
+    }
     say "packages installed in $(seconds_since "$start") s"
 }
 

@@ -15,7 +15,7 @@ A table has a head and then one line for each function or group of functions:
     NAMES  nothing                 does nothing and succeeds, as it only computes or sets what nobody reads
     NAMES  new K                   writes a new handle to where argument K points
     NAMES  delete K                gives back the handle that argument K is
-    NAMES  int|int64|size K = X    writes X to where argument K points; several are separated by "; "
+    NAMES  int|int64|size K = X    writes X to where argument K points, unless that is NULL; "; " between several
     NAMES  returns X               returns X
     NAMES  text "X"                returns a text
     NAMES  own                     is written by hand, in the source file
@@ -90,7 +90,7 @@ def parse_action(action):
         value = re.sub(r"\ba(\d+)", r"(int64_t)(int)a\1", match[3])
         value = re.sub(r"\bl(\d+)", r"(int64_t)a\1", value)
         kind = C_TYPES[match[1]]
-        statements.append(f"*({kind} *)a{match[2]} = ({kind})({value});")
+        statements.append(f"if (a{match[2]}) *({kind} *)a{match[2]} = ({kind})({value});")
     return statements
 
 
