@@ -288,15 +288,16 @@ static seam_result on_devices(int ordinal, const char *call, void (*act)(struct 
 
 static void trim_device(struct sm_device *device)
 {
+    struct sm_visit visit;
     sm_lock_take(&device->memory_lock);
-    if (sm_device_enter(device, NULL) == SEAM_OK) {
+    if (sm_device_enter(device, &visit, NULL) == SEAM_OK) {
         sm_lock_take(&device->heap_lock);
         sm_fence_poll(device);
         sm_lock_give(&device->heap_lock);
         sm_release_lost(device);
         sm_trim(device, UINT64_MAX, SM_TRIM_WAIT, NULL);
         sm_trim_addresses(device);
-        sm_device_leave(device);
+        sm_device_leave(device, &visit);
     }
     sm_lock_give(&device->memory_lock);
 }
@@ -344,13 +345,14 @@ seam_result seam_device_memory(int ordinal, size_t *free_bytes, size_t *total_by
     char text[160];
     CUresult code;
     seam_result result;
+    struct sm_visit visit;
     if (!device)
         return last.code;
-    result = sm_device_enter(device, &last);
+    result = sm_device_enter(device, &visit, &last);
     if (result)
         return result;
     code = SM_CALL(device->allocator->driver, cuMemGetInfo, &free_now, &total);
-    sm_device_leave(device);
+    sm_device_leave(device, &visit);
     if (code != CUDA_SUCCESS)
         return sm_error_set(&last, SEAM_E_DEVICE, "device %d: cuMemGetInfo: %s", ordinal,
                             sm_driver_text(device->allocator->driver, code, text, sizeof(text)));

@@ -28,7 +28,7 @@ static bool may_bind(struct sm_device *device, const struct sm_scope *scope)
     if (pthread_equal(scope->thread, pthread_self()))
         return true;
     LIST_FOREACH(other, &device->scopes, link)
-    unbound += !other->filter && !other->capture;
+        unbound += !other->filter && !other->capture;
     return unbound == 1;
 }
 
@@ -53,8 +53,8 @@ struct sm_pool *sm_capture_pool(struct sm_device *device, CUstream stream)
         return NULL;
     capture = capture_of(device, stream);
     LIST_FOREACH(scope, &device->scopes, link)
-    if (claims(device, scope, stream, capture))
-        return scope->pool;
+        if (claims(device, scope, stream, capture))
+            return scope->pool;
     return NULL;
 }
 
@@ -62,8 +62,8 @@ static struct sm_pool *find_pool(struct sm_device *device, seam_pool_id id)
 {
     struct sm_pool *pool;
     LIST_FOREACH(pool, &device->pools, link)
-    if (pool->id.first == id.first && pool->id.second == id.second)
-        return pool;
+        if (pool->id.first == id.first && pool->id.second == id.second)
+            return pool;
     return NULL;
 }
 
@@ -71,8 +71,8 @@ static struct sm_scope *find_scope(struct sm_device *device, const struct sm_poo
 {
     struct sm_scope *scope;
     LIST_FOREACH(scope, &device->scopes, link)
-    if (scope->pool == pool)
-        return scope;
+        if (scope->pool == pool)
+            return scope;
     return NULL;
 }
 
@@ -165,8 +165,8 @@ bool sm_capture_running(struct sm_device *device)
 {
     struct sm_scope *scope;
     LIST_FOREACH(scope, &device->scopes, link)
-    if (scope->capture)
-        return true;
+        if (scope->capture)
+            return true;
     return false;
 }
 
@@ -187,7 +187,7 @@ void sm_capture_prune(struct sm_device *device)
         bool has_home = false;
         next_pool = LIST_NEXT(pool, link);
         LIST_FOREACH(home, &device->heap.homes, link)
-        has_home |= home->key.pool_first == pool->id.first && home->key.pool_second == pool->id.second;
+            has_home |= home->key.pool_first == pool->id.first && home->key.pool_second == pool->id.second;
         if (pool->uses || has_home || find_scope(device, pool))
             continue;
         LIST_REMOVE(pool, link);

@@ -109,6 +109,7 @@ static struct sm_fence *first_unqueued(struct sm_block *block)
 void sm_fence_record(struct sm_device *device, struct sm_block *block)
 {
     struct sm_fence *fence;
+    struct sm_visit visit;
     bool entered;
     if (sm_capture_running(device)) {
         while ((fence = first_unqueued(block)))
@@ -117,7 +118,7 @@ void sm_fence_record(struct sm_device *device, struct sm_block *block)
     }
     /* As long as one entry is not queued the block cannot complete, whoever polls while the lock is given up.
      */
-    entered = sm_device_enter(device, NULL) == SEAM_OK;
+    entered = sm_device_enter(device, &visit, NULL) == SEAM_OK;
     while ((fence = first_unqueued(block))) {
         if (entered)
             record_one(device, fence);
@@ -125,7 +126,7 @@ void sm_fence_record(struct sm_device *device, struct sm_block *block)
             queue_unrecorded(device, fence);
     }
     if (entered)
-        sm_device_leave(device);
+        sm_device_leave(device, &visit);
 }
 
 /* The fence has passed: off its queue and its block; the block completes with its last one. */
@@ -166,7 +167,8 @@ void sm_fence_poll(struct sm_device *device)
 {
     struct sm_driver *driver = device->allocator->driver;
     struct sm_stream *stream, *next;
-    if (!device->pending || sm_capture_running(device) || sm_device_enter(device, NULL))
+    struct sm_visit visit;
+    if (!device->pending || sm_capture_running(device) || sm_device_enter(device, &visit, NULL))
         return;
     if (!TAILQ_EMPTY(&device->unrecorded))
         record_late(device);
@@ -184,7 +186,7 @@ void sm_fence_poll(struct sm_device *device)
             pass(device, fence);
         }
     }
-    sm_device_leave(device);
+    sm_device_leave(device, &visit);
 }
 
 /* The event that was recorded first of all that wait; NULL if none. Heap lock held. */
@@ -192,8 +194,7 @@ static struct sm_spare_event *oldest(struct sm_device *device)
 {
     struct sm_fence *fence, *first = NULL;
     struct sm_stream *stream;
-    TAILQ_FOREACH(stream, &device->waiting, waits)
-    {
+    TAILQ_FOREACH(stream, &device->waiting, waits) {
         fence = TAILQ_FIRST(&stream->waiting);
         if (!first || fence->serial < first->serial)
             first = fence;
@@ -254,8 +255,8 @@ void sm_fence_teardown(struct sm_device *device)
     struct sm_fence *fence;
     struct sm_spare_event *spare;
     TAILQ_FOREACH(stream, &device->waiting, waits)
-    TAILQ_FOREACH(fence, &stream->waiting, waiting)
-    event_give(device, fence->event);
+        TAILQ_FOREACH(fence, &stream->waiting, waiting)
+            event_give(device, fence->event);
     while ((spare = device->free_events)) {
         device->free_events = spare->next;
         (void)SM_CALL(driver, cuEventDestroy, spare->event);

@@ -17,19 +17,25 @@ static seam_result refuse(struct sm_device *device, const char *call, CUresult c
                         sm_driver_text(device->allocator->driver, code, text, sizeof(text)));
 }
 
-seam_result sm_device_enter(struct sm_device *device, struct sm_error *error)
+seam_result sm_device_enter(struct sm_device *device, struct sm_visit *visit, struct sm_error *error)
 {
     struct sm_driver *driver = device->allocator->driver;
     CUresult code = SM_CALL(driver, cuCtxPushCurrent, device->context);
     if (code != CUDA_SUCCESS)
         return refuse(device, "cuCtxPushCurrent", code, error);
+    visit->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    if (SM_CALL(driver, cuThreadExchangeStreamCaptureMode, &visit->mode) != CUDA_SUCCESS)
+        visit->mode = CU_STREAM_CAPTURE_MODE_GLOBAL; /* the mode of a thread that never asked for another */
     return SEAM_OK;
 }
 
-void sm_device_leave(struct sm_device *device)
+void sm_device_leave(struct sm_device *device, const struct sm_visit *visit)
 {
+    struct sm_driver *driver = device->allocator->driver;
+    CUstreamCaptureMode mode = visit->mode;
     CUcontext popped;
-    (void)SM_CALL(device->allocator->driver, cuCtxPopCurrent, &popped);
+    (void)SM_CALL(driver, cuThreadExchangeStreamCaptureMode, &mode);
+    (void)SM_CALL(driver, cuCtxPopCurrent, &popped);
 }
 
 static int attribute(struct sm_device *device, CUdevice_attribute name)
@@ -138,11 +144,12 @@ static seam_result open_context(struct sm_device *device, struct sm_error *error
         device->context = NULL;
         return refuse(device, "cuDevicePrimaryCtxRetain", code, error);
     }
-    seam_result result = sm_device_enter(device, error);
+    struct sm_visit visit;
+    seam_result result = sm_device_enter(device, &visit, error);
     if (result)
         return result;
     find_properties(device);
-    sm_device_leave(device);
+    sm_device_leave(device, &visit);
     return SEAM_OK;
 }
 
@@ -209,12 +216,13 @@ static void destroy_streams(struct sm_device *device)
 void sm_device_destroy(struct sm_device *device)
 {
     if (device->context) {
-        bool entered = sm_device_enter(device, NULL) == SEAM_OK;
+        struct sm_visit visit;
+        bool entered = sm_device_enter(device, &visit, NULL) == SEAM_OK;
         (void)SM_CALL(device->allocator->driver, cuCtxSynchronize, );
         sm_fence_teardown(device);
         sm_grow_teardown(device);
         if (entered)
-            sm_device_leave(device);
+            sm_device_leave(device, &visit);
         (void)SM_CALL(device->allocator->driver, cuDevicePrimaryCtxRelease, device->device);
     }
     sm_capture_teardown(device);
@@ -239,8 +247,8 @@ struct sm_stream *sm_device_stream(struct sm_device *device, CUstream handle)
         handle = NULL;
     slot = &device->streams[((uintptr_t)handle * 0x9E3779B97F4A7C15u >> 32) % SM_STREAM_SLOTS];
     LIST_FOREACH(stream, slot, link)
-    if (stream->stream == handle)
-        return stream;
+        if (stream->stream == handle)
+            return stream;
     stream = sm_hostmem_get(sizeof(*stream));
     if (!stream)
         return NULL;
@@ -262,9 +270,9 @@ struct sm_home *sm_device_home(struct sm_device *device, struct sm_stream *strea
         key.pool_first = pool->id.first;
         key.pool_second = pool->id.second;
         LIST_FOREACH(home, &device->heap.homes, link)
-        if (home->key.stream == stream && home->key.small_class == small_class &&
-            home->key.pool_first == key.pool_first && home->key.pool_second == key.pool_second)
-            return home;
+            if (home->key.stream == stream && home->key.small_class == small_class &&
+                home->key.pool_first == key.pool_first && home->key.pool_second == key.pool_second)
+                return home;
     }
     home = sm_home_create(&device->heap, &key);
     if (home && !pool)

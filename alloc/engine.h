@@ -154,10 +154,14 @@ seam_result sm_allocator_validate(struct sm_allocator *allocator, struct sm_erro
 seam_result sm_device_create(struct sm_allocator *allocator, int ordinal, struct sm_device **device,
                              struct sm_error *error);
 void sm_device_destroy(struct sm_device *device);
-/* Makes the device's context current for the calling thread; leave restores what was current.
- * Returns: SEAM_OK or SEAM_E_DEVICE. */
-seam_result sm_device_enter(struct sm_device *device, struct sm_error *error);
-void sm_device_leave(struct sm_device *device);
+/* A thread's stay in a device's context. */
+struct sm_visit {
+    CUstreamCaptureMode mode; /* what the thread had before */
+};
+/* Makes the device's context current for the calling thread, in relaxed capture mode, so that driver calls
+ * here do not break a capture that runs elsewhere; leave restores both. Returns: SEAM_OK or SEAM_E_DEVICE. */
+seam_result sm_device_enter(struct sm_device *device, struct sm_visit *visit, struct sm_error *error);
+void sm_device_leave(struct sm_device *device, const struct sm_visit *visit);
 /* The record of a stream; heap lock held. Returns: NULL when out of host memory. */
 struct sm_stream *sm_device_stream(struct sm_device *device, CUstream stream);
 /* The home of a stream and size class in a pool (NULL: default); heap lock held. NULL when out of host

@@ -166,9 +166,9 @@ static struct sm_extent *empty_extent(struct sm_device *device)
     struct sm_home *home;
     struct sm_extent *extent;
     LIST_FOREACH(home, &device->heap.homes, link)
-    TAILQ_FOREACH(extent, &home->extents, link)
-    if (!extent->mapped)
-        return extent;
+        TAILQ_FOREACH(extent, &home->extents, link)
+            if (!extent->mapped)
+                return extent;
     return NULL;
 }
 
@@ -212,8 +212,8 @@ static bool make_plan(const struct sm_request *request, struct plan *plan)
         gap = sm_home_best_gap(request->home, request->size, &missing);
     else
         TAILQ_FOREACH(gap, &request->home->gaps, gap)
-    if (gap->size >= rounded)
-        break;
+            if (gap->size >= rounded)
+                break;
     if (!gap)
         return false;
     plan->gap = gap;
@@ -458,8 +458,7 @@ static bool is_done(struct sm_device *device, struct sm_stream *stream, uint64_t
 static struct sm_block *wholest(struct sm_home *home)
 {
     struct sm_block *block, *best = NULL;
-    RB_FOREACH_REVERSE(block, sm_free_tree, &home->free_ranges)
-    {
+    RB_FOREACH_REVERSE(block, sm_free_tree, &home->free_ranges) {
         if (best && block->size <= best->whole)
             break;
         if (block->whole && (!best || block->whole > best->whole))
@@ -474,8 +473,7 @@ static struct sm_block *carve_next(struct sm_device *device, uint64_t bytes, con
 {
     struct sm_block *range, *best = NULL;
     struct sm_home *home;
-    LIST_FOREACH(home, &device->heap.homes, link)
-    {
+    LIST_FOREACH(home, &device->heap.homes, link) {
         struct sm_stream *stream = home->key.stream;
         if (!home->whole || stream->passed_over == device->trim_serial || !sm_capture_may_trim(device, home))
             continue;
@@ -595,10 +593,8 @@ void sm_grow_teardown(struct sm_device *device)
             (void)SM_CALL(driver, cuMemUnmap, lost->address, lost->size);
         (void)SM_CALL(driver, cuMemRelease, lost->name);
     }
-    LIST_FOREACH(home, &device->heap.homes, link)
-    {
-        TAILQ_FOREACH(extent, &home->extents, link)
-        {
+    LIST_FOREACH(home, &device->heap.homes, link) {
+        TAILQ_FOREACH(extent, &home->extents, link) {
             for (uint32_t i = 0; i < extent->handle_slots; i++) {
                 const struct sm_handle *handle = &extent->handles[i];
                 if (!handle->size)

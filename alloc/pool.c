@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pool: from a request to a block, and back: the hit path.
  *
- * 1. The request finds its home: pool, stream, size class.
- * 2. Blocks whose fences have passed become free, if any wait.
+ * 1. Blocks whose fences have passed become free, if any wait.
+ * 2. The request finds its home: pool, stream, size class.
  * 3. The smallest free range that fits serves it. No driver call, no host allocation, no system call but the
  * lock.
  * 4. Otherwise reclaim.c takes over, with the heap lock given up.
@@ -65,9 +65,9 @@ uint64_t sm_pool_alloc(struct sm_device *device, uint64_t size, CUstream stream,
     }
     request.size = sm_round_size(&device->allocator->options, size);
     sm_lock_take(&device->heap_lock);
+    sm_fence_poll(device);
     result = locate(&request, stream, error);
     if (!result) {
-        sm_fence_poll(device);
         block = sm_pool_hit(&request);
         if (block) {
             sm_stats_count(device->stats, SM_COUNTER_hits, 1);
@@ -144,10 +144,8 @@ struct sm_block *sm_pool_block_of(struct sm_device *device, uint64_t address)
     struct sm_extent *extent;
     if (block)
         return block;
-    LIST_FOREACH(home, &device->heap.homes, link)
-    {
-        TAILQ_FOREACH(extent, &home->extents, link)
-        {
+    LIST_FOREACH(home, &device->heap.homes, link) {
+        TAILQ_FOREACH(extent, &home->extents, link) {
             if (address - extent->base >= extent->size)
                 continue;
             for (block = extent->first; block && address - block->address >= block->size;)

@@ -98,23 +98,14 @@ static void finish(struct sm_request *request, seam_result result)
     sm_lock_give(&device->heap_lock);
 }
 
-/* While a graph is captured by another call chain of this thread, driver calls here must not invalidate it.
- */
-static CUstreamCaptureMode exchange_mode(struct sm_device *device, CUstreamCaptureMode mode)
-{
-    (void)SM_CALL(device->allocator->driver, cuThreadExchangeStreamCaptureMode, &mode);
-    return mode;
-}
-
 static seam_result serve(struct sm_request *request, struct sm_block **block, struct sm_shortage *shortage,
                          struct sm_error *error)
 {
     struct sm_device *device = request->device;
-    CUstreamCaptureMode mode;
-    seam_result result = sm_device_enter(device, error);
+    struct sm_visit visit;
+    seam_result result = sm_device_enter(device, &visit, error);
     if (result)
         return result;
-    mode = exchange_mode(device, CU_STREAM_CAPTURE_MODE_RELAXED);
     sm_lock_take(&device->heap_lock);
     sm_stats_count(device->stats, SM_COUNTER_misses, 1);
     sm_lock_give(&device->heap_lock);
@@ -122,8 +113,7 @@ static seam_result serve(struct sm_request *request, struct sm_block **block, st
     result = sm_grow(request, block, shortage, error);
     if (is_shortage(result))
         result = descend(request, block, shortage, result, error);
-    exchange_mode(device, mode);
-    sm_device_leave(device);
+    sm_device_leave(device, &visit);
     return result;
 }
 

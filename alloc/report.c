@@ -23,9 +23,10 @@ static struct picture look(struct sm_device *device)
     struct picture now = {0};
     const int64_t *parts = device->heap.parts.bytes;
     struct sm_home *home;
-    if (sm_device_enter(device, NULL) == SEAM_OK) {
+    struct sm_visit visit;
+    if (sm_device_enter(device, &visit, NULL) == SEAM_OK) {
         (void)SM_CALL(device->allocator->driver, cuMemGetInfo, &free_bytes, &total_bytes);
-        sm_device_leave(device);
+        sm_device_leave(device, &visit);
     }
     sm_lock_take(&device->heap_lock);
     now = (struct picture){
@@ -38,8 +39,7 @@ static struct picture look(struct sm_device *device)
         .whole = (uint64_t)parts[SM_PART_whole_free],
         .limit = device->limit,
     };
-    LIST_FOREACH(home, &device->heap.homes, link)
-    {
+    LIST_FOREACH(home, &device->heap.homes, link) {
         struct sm_block *block = sm_home_largest(home);
         now.largest = sm_max(now.largest, block ? block->size : 0);
     }
@@ -137,7 +137,7 @@ static void emit_device(struct sm_device *device, const char *settings, struct s
 size_t sm_report(struct sm_allocator *allocator, int ordinal, enum sm_emit_form form, char *buffer,
                  size_t capacity)
 {
-    char settings[1024];
+    char settings[4096];
     struct sm_emit emit;
     sm_options_format(&allocator->options, settings, sizeof(settings));
     sm_emit_begin(&emit, form, buffer, capacity);

@@ -107,7 +107,8 @@ SEAM_API SEAM_MUST_CHECK seam_result seam_device_memory(int device, size_t *free
 /* ---- private pools (graph capture, separate heaps) -------------------------------------------------------
  */
 
-/* Decides whether a request on this stream belongs to the pool being begun; NULL context-free filter: all. */
+/* Decides whether a request on this stream belongs to the pool being begun. Called by the requesting thread
+ * inside seam_malloc(), with a lock held: it must be quick and must not call back into the library. */
 typedef bool (*seam_pool_filter)(seam_stream stream, void *context);
 
 /* From now on requests on the device for which the filter says yes are served from the pool, until

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The `seamalloc` command. `replay` is done here; what needs Python is handed to the package. */
+#include "tools/tools.h"
+#include <getopt.h>
+#include <seamalloc/seamalloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char usage[] =
+    "usage: seamalloc replay [--policy NAME|FILE] [--device-mib N] [--cost PRESET] [--json] TRACE...\n"
+    "       seamalloc run [OPTIONS] SCRIPT [ARGS]     (python3 -m seamalloc run)\n"
+    "       seamalloc --version\n"
+    "\n"
+    "replay plays recorded traces through the allocator on the simulated device: one row for each trace and "
+    "policy.\n"
+    "The only policy so far is stitch; a FILE holds key:value settings (docs/options.md).\n";
+
+struct arguments {
+    struct sim_config config;
+    const char *policies[16];
+    int policy_count;
+    bool json;
+};
+
+static bool parse(int argc, char **argv, struct arguments *arguments)
+{
+    static const struct option options[] = {{"policy", required_argument, NULL, 'p'},
+                                            {"device-mib", required_argument, NULL, 'm'},
+                                            {"cost", required_argument, NULL, 'c'},
+                                            {"json", no_argument, NULL, 'j'},
+                                            {0}};
+    int c;
+    char *end;
+    sim_config_default(&arguments->config);
+    arguments->config.backed = false;
+    while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (c == 'p' && arguments->policy_count < 16)
+            arguments->policies[arguments->policy_count++] = optarg;
+        else if (c == 'c')
+            arguments->config.cost = optarg;
+        else if (c == 'j')
+            arguments->json = true;
+        else if (c == 'm') {
+            arguments->config.device_bytes = strtoull(optarg, &end, 10) << 20;
+            if (*end || !arguments->config.device_bytes) {
+                fprintf(stderr, "seamalloc: --device-mib %s: a number of MiB above 0 was expected\n", optarg);
+                return false;
+            }
+        } else
+            return false;
+    }
+    if (!arguments->policy_count)
+        arguments->policies[arguments->policy_count++] = "stitch";
+    return optind < argc;
+}
+
+static bool choose_policy(const char *policy)
+{
+    char text[4200];
+    snprintf(text, sizeof(text), strchr(policy, '/') || strchr(policy, '.') ? "@%s" : "policy:%s", policy);
+    if (seam_configure(text) == SEAM_OK)
+        return true;
+    fprintf(stderr, "seamalloc: --policy %s: %s\n", policy, seam_last_error());
+    return false;
+}
+
+static void print_row(json_t *row)
+{
+    const json_t *driver = json_object_get(row, "driver_calls");
+    printf("%-40s %-10s %9.1f %9.1f %7.2f %% %8.1f ms %7lld creates %7lld maps\n",
+           json_string_value(json_object_get(row, "trace")),
+           json_string_value(json_object_get(row, "policy")),
+           (double)json_integer_value(json_object_get(row, "allocated_peak")) / 1048576,
+           (double)json_integer_value(json_object_get(row, "reserved_peak")) / 1048576,
+           100 * json_real_value(json_object_get(row, "utilisation")),
+           (double)json_integer_value(json_object_get(row, "driver_ns")) / 1e6,
+           json_integer_value(json_object_get(driver, "create")),
+           json_integer_value(json_object_get(driver, "map")));
+}
+
+static int replay(int argc, char **argv)
+{
+    struct arguments arguments = {0};
+    json_t *rows = json_array();
+    int failures = 0;
+    if (!parse(argc, argv, &arguments)) {
+        fputs(usage, stderr);
+        return 2;
+    }
+    if (!arguments.json)
+        printf("simulated device, cost preset %s; MiB\n%-40s %-10s %9s %9s %9s\n",
+               arguments.config.cost ? arguments.config.cost : "h100", "trace", "policy", "allocated",
+               "reserved", "use");
+    for (int i = optind; i < argc; i++)
+        for (int p = 0; p < arguments.policy_count; p++) {
+            json_t *row =
+                choose_policy(arguments.policies[p]) ? replay_trace(argv[i], &arguments.config) : NULL;
+            if (!row)
+                failures++;
+            else if (!arguments.json)
+                print_row(row);
+            if (row)
+                json_array_append_new(rows, row);
+        }
+    if (arguments.json) {
+        json_dumpf(rows, stdout, JSON_INDENT(2));
+        putchar('\n');
+    }
+    json_decref(rows);
+    return failures ? 1 : 0;
+}
+
+/* Hands the command to the Python package. */
+static int hand_over(int argc, char **argv)
+{
+    char **command = calloc((size_t)argc + 4, sizeof(*command));
+    const char *python = "python3";
+    if (!command)
+        return 1;
+    command[0] = (char *)python;
+    command[1] = (char *)"-m";
+    command[2] = (char *)"seamalloc";
+    memcpy(command + 3, argv + 1, (size_t)(argc - 1) * sizeof(*command));
+    execvp(python, command);
+    perror("seamalloc: python3 could not be started");
+    return 127;
+}
+
+int main(int argc, char **argv)
+{
+    const char *command = argc > 1 ? argv[1] : "";
+    if (!strcmp(command, "replay"))
+        return replay(argc - 1, argv + 1);
+    if (!strcmp(command, "run"))
+        return hand_over(argc, argv);
+    if (!strcmp(command, "--version")) {
+        printf("seamalloc %s\n", seam_version());
+        return 0;
+    }
+    fputs(usage, strcmp(command, "--help") ? stderr : stdout);
+    return strcmp(command, "--help") ? 2 : 0;
+}
