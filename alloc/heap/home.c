@@ -51,10 +51,8 @@ void sm_heap_fini(struct sm_heap *heap)
 bool sm_heap_prepare(struct sm_heap *heap, size_t records)
 {
     records += heap->promised;
-    if (heap->blocks.capacity - heap->blocks.count >= records)
-        return true;
-    /* The index first: it has room for every record that exists, so that an insertion never fails. Slab
-     * chunks double, and the index follows whatever capacity they end at. */
+    /* The index has room for every record that exists, so that an insertion never fails. It is asked each
+     * time: after a refusal the records may be there and the room in the index not. */
     return sm_slab_reserve(&heap->blocks, records) && sm_index_reserve(&heap->index, heap->blocks.capacity);
 }
 

@@ -92,8 +92,7 @@ struct sm_block *sm_home_best_gap(struct sm_home *home, uint64_t size, uint64_t 
 {
     struct sm_block *gap, *best = NULL;
     uint64_t least = 0;
-    TAILQ_FOREACH(gap, &home->gaps, gap)
-    {
+    TAILQ_FOREACH(gap, &home->gaps, gap) {
         uint64_t need = sm_gap_missing(home->heap, gap, size);
         if (need && (!best || need < least || (need == least && gap->address < best->address))) {
             best = gap;
@@ -183,7 +182,7 @@ struct sm_block *sm_gap_fill(struct sm_block *gap, const uint64_t *sizes, const 
         struct sm_block *rest = sm_block_divide(gap, address);
         TAILQ_INSERT_TAIL(&extent->home->gaps, rest, gap);
     }
-    heap->segments += 1u - is_mapped(gap->prev) - is_mapped(gap->next);
+    heap->segments += (uint64_t)1 - is_mapped(gap->prev) - is_mapped(gap->next);
     gap->state = SM_BLOCK_FREE;
     return sm_free_join(gap);
 }
@@ -216,7 +215,7 @@ struct sm_block *sm_block_carve(struct sm_block *block, uint64_t most)
     /* It still counts as free whole memory until it is gone. */
     extent->home->whole += carved->size;
     extent->home->heap->parts.bytes[SM_PART_whole_free] += (int64_t)carved->size;
-    extent->home->heap->segments += (uint64_t)is_mapped(carved->prev) + is_mapped(carved->next) - 1u;
+    extent->home->heap->segments += (uint64_t)is_mapped(carved->prev) + is_mapped(carved->next) - 1;
     return carved;
 }
 
@@ -250,7 +249,7 @@ void sm_carved_return(struct sm_block *carved, uint64_t from)
     struct sm_extent *extent = carved->extent;
     struct sm_heap *heap = extent->home->heap;
     struct sm_block *back = from > carved->address ? sm_block_divide(carved, from) : carved;
-    heap->segments += 1u - (back != carved ? 0u : is_mapped(back->prev)) - is_mapped(back->next);
+    heap->segments += (uint64_t)1 - (back == carved && is_mapped(back->prev)) - is_mapped(back->next);
     extent->home->whole -= back->size;
     heap->parts.bytes[SM_PART_whole_free] -= (int64_t)back->size;
     back->state = SM_BLOCK_FREE;
