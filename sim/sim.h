@@ -50,7 +50,7 @@ struct sim_config {
     bool vmm_lies;         /* the device says that it has VMM, and refuses to create */
     bool exportable;    /* false: handles with an export type are refused although the attribute says yes */
     bool strict;        /* a violation ends the process */
-    bool log;                 /* say on stderr, once a name, what was asked for and is not supported */
+    bool log;           /* say on stderr, once a name, what was asked for and is not supported */
     bool uninitialised; /* cuInit has not been called yet; default: it has */
     uint32_t stuck_ms;  /* a host wait on a held stream gives up after this; 0: never */
 };

@@ -6,8 +6,8 @@
 #include "sim/core/gaps.h"
 #include <stdlib.h>
 
-/* Where the arenas lie: clear of a program's own image, heap and libraries, and of a sanitizer's shadow. The thread
- * sanitizer leaves a program only a few windows; the lowest is used under it, which is small. */
+/* Where the arenas lie: clear of a program's own image, heap and libraries, and of a sanitizer's shadow. The
+ * thread sanitizer leaves a program only a few windows; the lowest is used under it, which is small. */
 #if defined(__SANITIZE_THREAD__)
 #define UNDER_TSAN 1
 #elif defined(__has_feature)
@@ -30,7 +30,7 @@ static int compare(const struct sim_range *a, const struct sim_range *b)
     return a->base < b->base ? -1 : a->base > b->base;
 }
 RB_HEAD(range_tree, sim_range);
-RB_GENERATE_STATIC(range_tree, sim_range, link, compare)
+SIM_TREE_GENERATE(range_tree, sim_range, link, compare)
 
 static struct range_tree ranges;
 static struct {
@@ -76,7 +76,8 @@ uint64_t sim_address_new_id(void)
 }
 
 /* Finds room in an arena, skipping what the host already uses. */
-static bool find_room(int device, enum sim_range_kind kind, uint64_t size, uint64_t align, uint64_t hint, uint64_t *base)
+static bool find_room(int device, enum sim_range_kind kind, uint64_t size, uint64_t align, uint64_t hint,
+                      uint64_t *base)
 {
     struct sim_gaps *gaps = &arenas[device].gaps;
     if (hint && hint % align == 0 && sim_gaps_take_at(gaps, hint, size)) {
@@ -92,7 +93,8 @@ static bool find_room(int device, enum sim_range_kind kind, uint64_t size, uint6
             return false;
         if (sim_backing_reserve(*base, size))
             return true;
-        /* Something of the host lies there: that place stays taken for ever, and the search goes on beyond it. */
+        /* Something of the host lies there: that place stays taken for ever, and the search goes on beyond
+         * it. */
     }
     return false;
 }
@@ -126,7 +128,8 @@ struct sim_range *sim_address_note_host(enum sim_range_kind kind, int device, ui
     struct sim_range *range = calloc(1, sizeof *range);
     if (!range)
         return NULL;
-    *range = (struct sim_range){.base = base, .size = size, .kind = kind, .device = device, .id = next_host_id++};
+    *range =
+        (struct sim_range){.base = base, .size = size, .kind = kind, .device = device, .id = next_host_id++};
     RB_INSERT(range_tree, &ranges, range);
     return range;
 }
@@ -179,8 +182,7 @@ uint64_t sim_address_bytes_peak(int device)
 void sim_address_live(struct sim_live *live)
 {
     struct sim_range *range;
-    RB_FOREACH(range, range_tree, &ranges)
-    {
+    RB_FOREACH(range, range_tree, &ranges) {
         switch (range->kind) {
         case SIM_RANGE_RESERVATION:
             live->reservations++;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* address: the addresses of a device, and what each range of them is.
  *
- * Each device has an arena at a fixed address, so that runs repeat. Reservations are placed from its bottom upwards,
- * plain allocations from its top downwards, both first fit. Host memory that the device knows (pinned, registered) is
- * kept in the same tree, but lies where the host put it. Protected by: the core lock. */
+ * Each device has an arena at a fixed address, so that runs repeat. Reservations are placed from its bottom
+ * upwards, plain allocations from its top downwards, both first fit. Host memory that the device knows
+ * (pinned, registered) is kept in the same tree, but lies where the host put it. Protected by: the core lock.
+ */
 #ifndef SEAMALLOC_SIM_CORE_ADDRESS_H
 #define SEAMALLOC_SIM_CORE_ADDRESS_H
 
+#include "sim/core/tree.h"
 #include "sim/sim.h"
-#include <bsd/sys/tree.h>
 
 enum sim_range_kind {
     SIM_RANGE_RESERVATION, /* of cuMemAddressReserve */
@@ -38,8 +39,8 @@ uint64_t sim_arena_bytes(int devices, bool backed);
 bool sim_address_start(int devices, bool backed, uint64_t budget);
 void sim_address_reset(void);
 
-/* Places a range of addresses in a device's arena: at `hint` if that is free, else first fit, from the top or from
- * the bottom. Nothing is visible there yet. Returns: NULL when there is no room. */
+/* Places a range of addresses in a device's arena: at `hint` if that is free, else first fit, from the top or
+ * from the bottom. Nothing is visible there yet. Returns: NULL when there is no room. */
 struct sim_range *sim_address_place(enum sim_range_kind kind, int device, uint64_t size, uint64_t align,
                                     uint64_t hint);
 /* Notes host memory. Returns: NULL when a part of it is known already, or without host memory. */

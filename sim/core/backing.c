@@ -91,9 +91,10 @@ void sim_backing_hide(uint64_t base, uint64_t size)
 {
     if (!is_on)
         return;
-    void *p = mmap((void *)base, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    /* At the limit of maps a hole cannot be cut. The old bytes then stay visible there, which the tables do not
-     * know; the next map at this address replaces them. */
+    void *p =
+        mmap((void *)base, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    /* At the limit of maps a hole cannot be cut. The old bytes then stay visible there, which the tables do
+     * not know; the next map at this address replaces them. */
     if (p == MAP_FAILED)
         complain("hide", base, size);
 }
@@ -104,8 +105,48 @@ void sim_backing_release(uint64_t base, uint64_t size)
         complain("release", base, size);
 }
 
+uint64_t sim_backing_host_alloc(uint64_t size)
+{
+    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return p == MAP_FAILED ? 0 : (uint64_t)(uintptr_t)p;
+}
+
+void sim_backing_host_free(uint64_t base, uint64_t size)
+{
+    munmap((void *)base, size);
+}
+
 void sim_backing_forget(int device, uint64_t offset, uint64_t size)
 {
     if (is_on)
         fallocate(files[device], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)size);
+}
+
+void sim_backing_read(int device, uint64_t offset, void *out, uint64_t size)
+{
+    char *to = out;
+    while (size > 0) {
+        ssize_t n = pread(files[device], to, size, (off_t)offset);
+        if (n <= 0) {
+            memset(to, 0, size);
+            return;
+        }
+        to += n;
+        offset += (uint64_t)n;
+        size -= (uint64_t)n;
+    }
+}
+
+uint64_t sim_backing_run(int device, uint64_t offset, uint64_t size, bool *is_data)
+{
+    off_t data = lseek(files[device], (off_t)offset, SEEK_DATA);
+    if (data < 0 || (uint64_t)data > offset) { /* no data at all, or none here */
+        uint64_t hole = data < 0 ? size : (uint64_t)data - offset;
+        *is_data = false;
+        return hole < size ? hole : size;
+    }
+    off_t hole = lseek(files[device], (off_t)offset, SEEK_HOLE);
+    uint64_t run = hole < 0 ? size : (uint64_t)hole - offset;
+    *is_data = true;
+    return run < size ? run : size;
 }

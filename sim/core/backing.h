@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* backing: the host memory behind device addresses. The only file of the simulator that maps memory for the device.
+/* backing: the host memory behind device addresses. The only file of the simulator that maps memory for the
+ * device.
  *
- * Device memory is one sparse memory file a device; a device address is the same host address, at which the file is
- * mapped once access has been given, so that a copy through an address without access cannot go unnoticed. The kernel
- * joins neighbouring maps whose offsets follow each other, which first fit in the file favours: a process may have
- * only some 65,000 maps. In table-only mode all of this is left out. Protected by: the core lock. */
+ * Device memory is one sparse memory file a device; a device address is the same host address, at which the
+ * file is mapped once access has been given, so that a copy through an address without access cannot go
+ * unnoticed. The kernel joins neighbouring maps whose offsets follow each other, which first fit in the file
+ * favours: a process may have only some 65,000 maps. In table-only mode all of this is left out. Protected
+ * by: the core lock. */
 #ifndef SEAMALLOC_SIM_CORE_BACKING_H
 #define SEAMALLOC_SIM_CORE_BACKING_H
 
@@ -25,11 +27,22 @@ void sim_backing_hide(uint64_t base, uint64_t size);
 /* Gives the addresses back to the host. */
 void sim_backing_release(uint64_t base, uint64_t size);
 
+/* Pinned host memory, which exists in table-only mode too. Returns: 0 when the host has none. */
+uint64_t sim_backing_host_alloc(uint64_t size);
+void sim_backing_host_free(uint64_t base, uint64_t size);
+
 /* Forgets the bytes of a part of a device's file: they read as zeros and take no host memory. */
 void sim_backing_forget(int device, uint64_t offset, uint64_t size);
 
-/* How much of a device's file can be used for runs; far more than its memory, so that no run is ever refused because
- * free memory is in pieces: a GPU has pages. */
+/* Reads a part of a device's file; what was never written reads as zeros and stays unbacked. */
+void sim_backing_read(int device, uint64_t offset, void *out, uint64_t size);
+
+/* From `offset` on, how many bytes (at most size) have host memory behind them, or have none (*is_data tells
+ * which). */
+uint64_t sim_backing_run(int device, uint64_t offset, uint64_t size, bool *is_data);
+
+/* How much of a device's file can be used for runs; far more than its memory, so that no run is ever refused
+ * because free memory is in pieces: a GPU has pages. */
 uint64_t sim_backing_file_bytes(uint64_t device_bytes);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* calls: see calls.h. A call is counted for the device whose context is current, for device 0 where none is. */
+/* calls: see calls.h. A call is counted for the device whose context is current, for device 0 where none is.
+ */
 #include "sim/core/calls.h"
 #include "sim/core/config.h"
 #include "sim/core/context.h"

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* calls: the way into the simulator. Every cu* function begins with SIM_ENTER, which counts the call for the current
- * device, answers for a driver that is not (or no longer) there, and fails the call when a fault is due.
- * No lock: counters and state are atomics. */
+/* calls: the way into the simulator. Every cu* function begins with SIM_ENTER, which counts the call for the
+ * current device, answers for a driver that is not (or no longer) there, and fails the call when a fault is
+ * due. No lock: counters and state are atomics. */
 #ifndef SEAMALLOC_SIM_CORE_CALLS_H
 #define SEAMALLOC_SIM_CORE_CALLS_H
 
 #include "names.h"
+#include "sim/core/context.h"
 #include "sim/sim.h"
 #include <stdatomic.h>
 
 #define SIM_API __attribute__((visibility("default")))
 
 enum sim_state {
-    SIM_STATE_NEW,     /* before cuInit */
-    SIM_STATE_READY,   /* in use */
-    SIM_STATE_OVER,    /* the process is exiting */
-    SIM_STATE_FORKED,  /* a child of a process that had used the device: no driver for it */
+    SIM_STATE_NEW,    /* before cuInit */
+    SIM_STATE_READY,  /* in use */
+    SIM_STATE_OVER,   /* the process is exiting */
+    SIM_STATE_FORKED, /* a child of a process that had used the device: no driver for it */
 };
 extern _Atomic int sim_state;
 
@@ -35,7 +36,7 @@ const char *sim_current_call(void);
             return entered_;                                                                                 \
     } while (0)
 
-/* For calls that need a current context: SIM_ENTER, then `device` is that of the context. */
+/* SIM_ENTER for calls that need a current context; declares `device`, that of the context. */
 #define SIM_ENTER_CONTEXT(name, device)                                                                      \
     SIM_ENTER(name);                                                                                         \
     int device = sim_context_device();                                                                       \

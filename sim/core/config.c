@@ -147,14 +147,15 @@ bool sim_config_environment(struct sim_config *config)
         return false;
     config->devices = (int)devices;
     uint64_t most = sm_min(sim_arena_bytes(config->devices, true) / SM_MIB, (uint64_t)16 << 20);
-    if (!read_number("SEAMALLOC_SIM_MIB", 2, most, &mib) || !read_flag("SEAMALLOC_SIM_STRICT", &config->strict) ||
-        !read_flag("SEAMALLOC_SIM_LOG", &config->log) ||
-        !read_streams(config))
+    if (!read_number("SEAMALLOC_SIM_MIB", 2, most, &mib) ||
+        !read_flag("SEAMALLOC_SIM_STRICT", &config->strict) ||
+        !read_flag("SEAMALLOC_SIM_LOG", &config->log) || !read_streams(config))
         return false;
     config->device_bytes = sm_align_down(mib * SM_MIB, config->granularity);
     config->cost = getenv("SEAMALLOC_SIM_COST");
     if (!sim_cost_load(config->cost, error, sizeof error)) {
-        strncat(error, "; want h100, a100, a100-worst, small, zero or a cost file", sizeof error - strlen(error) - 1);
+        strncat(error, "; want h100, a100, a100-worst, small, zero or a cost file",
+                sizeof error - strlen(error) - 1);
         return complain("SEAMALLOC_SIM_COST", config->cost, error);
     }
     read_report();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config: the configuration in force, its checks, and the only reader of SEAMALLOC_SIM_* (and of nothing else). */
+/* config: the configuration in force, its checks, and the only reader of SEAMALLOC_SIM_* (and of nothing
+ * else). */
 #ifndef SEAMALLOC_SIM_CORE_CONFIG_H
 #define SEAMALLOC_SIM_CORE_CONFIG_H
 
@@ -11,11 +12,12 @@ extern struct sim_config sim_config;
 /* Checks a configuration. Returns: false and a message in `error`. */
 bool sim_config_check(const struct sim_config *config, char *error, size_t error_size);
 
-/* Fills *config from the environment, and arms SEAMALLOC_SIM_FAIL. Returns: false after a message on stderr that names
- * variable, value and what would be right. */
+/* Fills *config from the environment, and arms SEAMALLOC_SIM_FAIL. Returns: false after a message on stderr
+ * that names variable, value and what would be right. */
 bool sim_config_environment(struct sim_config *config);
 
-/* The value of SEAMALLOC_SIM_REPORT as it was at the start, with %p replaced by the process id; NULL: no report. */
+/* The value of SEAMALLOC_SIM_REPORT as it was at the start, with %p replaced by the process id; NULL: no
+ * report. */
 const char *sim_config_report(void);
 
 /* True when this machine has a real device (or claims to): the simulator then does not stand in.

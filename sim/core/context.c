@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* context: see context.h. Protected by: the core lock for the list of contexts; primary state is atomic; a thread's
- * stack belongs to the thread, and is void once `epoch` has moved on (a reset). */
+/* context: see context.h. Protected by: the core lock for the list of contexts; primary state is atomic; a
+ * thread's stack belongs to the thread, and is void once `epoch` has moved on (a reset). */
 #include "sim/core/context.h"
 #include "sim/core/config.h"
 #include "sim/core/lock.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* context: primary and other contexts, and the stack of current ones that each thread has.
  *
- * A context here is a device with flags; it owns nothing, so memory and streams outlive it until they are given back
- * (a reset of the primary context releases nothing). The current device of a thread is a thread-local, read by every
- * call without a lock. */
+ * A context here is a device with flags; it owns nothing, so memory and streams outlive it until they are
+ * given back (a reset of the primary context releases nothing). The current device of a thread is a
+ * thread-local, read by every call without a lock. */
 #ifndef SEAMALLOC_SIM_CORE_CONTEXT_H
 #define SEAMALLOC_SIM_CORE_CONTEXT_H
 
@@ -30,7 +30,8 @@ void sim_context_primary_state(int device, unsigned *flags, int *active);
 /* The primary context's handle, made when it is first asked for. Requires: 0 <= device < devices. */
 CUcontext sim_context_primary(int device);
 
-/* Device, flags and number of a context (NULL: the current one). Returns: CUDA_ERROR_INVALID_CONTEXT for none. */
+/* Device, flags and number of a context (NULL: the current one). Returns: CUDA_ERROR_INVALID_CONTEXT for
+ * none. */
 CUresult sim_context_info(CUcontext context, int *device, unsigned *flags, uint64_t *id);
 
 /* Requires: the lock is held. Forgets all contexts, of all threads. */

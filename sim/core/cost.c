@@ -124,7 +124,8 @@ const char *sim_cost_name(void)
 void sim_cost_add(int device, int call, uint64_t handles, uint64_t bytes)
 {
     const struct cost *cost = &costs[call];
-    uint64_t ns = cost->per_handle * handles + (uint64_t)((double)cost->per_gib * (double)bytes / (double)SM_GIB);
+    uint64_t ns =
+        cost->per_handle * handles + (uint64_t)((double)cost->per_gib * (double)bytes / (double)SM_GIB);
     if (ns)
         atomic_fetch_add_explicit(&extra[device < 0 ? 0 : device][call], ns, memory_order_relaxed);
 }

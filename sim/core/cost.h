@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cost: what driver calls would cost on a GPU, as modelled nanoseconds that are added up and never slept.
  *
- * A cost file has one line a call: NAME FIXED [PER_HANDLE [PER_GIB]], all in nanoseconds; '#' begins a comment. A call
- * costs FIXED, plus PER_HANDLE for each mapping or handle it deals with, plus PER_GIB in proportion to its bytes.
- * "default" stands for the calls that are not named. */
+ * A cost file has one line a call: NAME FIXED [PER_HANDLE [PER_GIB]], all in nanoseconds; '#' begins a
+ * comment. A call costs FIXED, plus PER_HANDLE for each mapping or handle it deals with, plus PER_GIB in
+ * proportion to its bytes. "default" stands for the calls that are not named. */
 #ifndef SEAMALLOC_SIM_CORE_COST_H
 #define SEAMALLOC_SIM_CORE_COST_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* faults: see faults.h.
  *
- * A rule is a set of calls, how many of them are still let through, and what the next one answers. Protected by: a
- * lock of its own, the innermost of the simulator, taken only while a rule is armed. */
+ * A rule is a set of calls, how many of them are still let through, and what the next one answers. Protected
+ * by: a lock of its own, the innermost of the simulator, taken only while a rule is armed. */
 #include "sim/core/faults.h"
 #include <ctype.h>
 #include <pthread.h>
@@ -25,17 +25,19 @@ static uint64_t hits;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The calls in which a driver may find that there is no memory left, of whatever kind. */
-static const char *const may_run_out[] = {"cuMemCreate",      "cuMemMap",         "cuMemSetAccess",
-                                          "cuMemAddressReserve", "cuMemAlloc",    "cuMemAllocPitch",
-                                          "cuMemAllocManaged", "cuMemAllocAsync", "cuMemAllocFromPoolAsync",
-                                          "cuMemHostAlloc",   "cuMemAllocHost",   "cuMemHostRegister",
-                                          "cuEventCreate",    "cuStreamCreate",   "cuStreamCreateWithPriority"};
+static const char *const may_run_out[] = {
+    "cuMemCreate",         "cuMemMap",        "cuMemSetAccess",
+    "cuMemAddressReserve", "cuMemAlloc",      "cuMemAllocPitch",
+    "cuMemAllocManaged",   "cuMemAllocAsync", "cuMemAllocFromPoolAsync",
+    "cuMemHostAlloc",      "cuMemAllocHost",  "cuMemHostRegister",
+    "cuEventCreate",       "cuStreamCreate",  "cuStreamCreateWithPriority"};
 
 /* Questions about state that a healthy driver always answers; a fault loop need not try them. */
 static const char *const cannot_fail[] = {
-    "cuStreamIsCapturing", "cuStreamGetCaptureInfo",      "cuStreamGetPriority",     "cuStreamGetFlags",
-    "cuStreamGetId",       "cuStreamGetCtx",              "cuStreamGetDevice",       "cuEventElapsedTime",
-    "cuMemHostGetFlags",   "cuMemHostGetDevicePointer",   "cuMemGetAddressRange",    "cuMemPoolGetAttribute",
+    "cuStreamIsCapturing",       "cuStreamGetCaptureInfo", "cuStreamGetPriority",
+    "cuStreamGetFlags",          "cuStreamGetId",          "cuStreamGetCtx",
+    "cuStreamGetDevice",         "cuEventElapsedTime",     "cuMemHostGetFlags",
+    "cuMemHostGetDevicePointer", "cuMemGetAddressRange",   "cuMemPoolGetAttribute",
     "cuMemPoolSetAttribute"};
 
 static bool in_list(const char *const *list, size_t count, const char *name)
@@ -102,8 +104,8 @@ bool sim_fail(const char *call, uint64_t nth, bool forever, CUresult error)
 
 static bool is_resource_call(const char *name)
 {
-    static const char *const families[] = {"cuMem", "cuEvent", "cuStream", "cuCtxSynchronize",
-                                           "cuCtxRecordEvent", "cuLaunchHostFunc"};
+    static const char *const families[] = {
+        "cuMem", "cuEvent", "cuStream", "cuCtxSynchronize", "cuCtxRecordEvent", "cuLaunchHostFunc"};
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         if (!strncmp(name, families[i], strlen(families[i])))
             return !IN(cannot_fail, name);

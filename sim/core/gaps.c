@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gaps: see gaps.h. A tree by start; each node knows the largest gap below it, so that a search skips subtrees in
- * which nothing fits. Cost: O(log n), times the gaps that fit in size but not in alignment. */
+/* gaps: see gaps.h. A tree by start; each node knows the largest gap below it, so that a search skips
+ * subtrees in which nothing fits. Cost: O(log n), times the gaps that fit in size but not in alignment. */
 #include "sim/core/gaps.h"
 #include "base/align.h"
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static void augment(struct sim_gap *gap)
 }
 #undef RB_AUGMENT
 #define RB_AUGMENT(x) augment(x)
-RB_GENERATE_STATIC(sim_gap_tree, sim_gap, link, compare)
+SIM_TREE_GENERATE(sim_gap_tree, sim_gap, link, compare)
 
 static bool add_gap(struct sim_gaps *gaps, uint64_t start, uint64_t end)
 {
@@ -145,7 +145,8 @@ void sim_gaps_give(struct sim_gaps *gaps, uint64_t start, uint64_t size)
 {
     uint64_t end = start + size;
     struct sim_gap *before = floor_of(gaps, start);
-    struct sim_gap *after = before ? RB_NEXT(sim_gap_tree, &gaps->tree, before) : RB_MIN(sim_gap_tree, &gaps->tree);
+    struct sim_gap *after =
+        before ? RB_NEXT(sim_gap_tree, &gaps->tree, before) : RB_MIN(sim_gap_tree, &gaps->tree);
     bool joins_before = before && before->end == start, joins_after = after && after->start == end;
     if (joins_before && joins_after) {
         end = after->end;

@@ -6,7 +6,7 @@
 #ifndef SEAMALLOC_SIM_CORE_GAPS_H
 #define SEAMALLOC_SIM_CORE_GAPS_H
 
-#include <bsd/sys/tree.h>
+#include "sim/core/tree.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -24,8 +24,8 @@ struct sim_gaps {
 bool sim_gaps_init(struct sim_gaps *gaps, uint64_t start, uint64_t end);
 void sim_gaps_clear(struct sim_gaps *gaps);
 
-/* Takes the lowest (or highest) place for size bytes at a multiple of align. Requires: align is a power of two,
- * size > 0. Returns: false when there is none. */
+/* Takes the lowest (or highest) place for size bytes at a multiple of align. Requires: align is a power of
+ * two, size > 0. Returns: false when there is none. */
 bool sim_gaps_take_low(struct sim_gaps *gaps, uint64_t size, uint64_t align, uint64_t *start);
 bool sim_gaps_take_high(struct sim_gaps *gaps, uint64_t size, uint64_t align, uint64_t *start);
 

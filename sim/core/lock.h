@@ -9,8 +9,8 @@
 void sim_lock(void);
 void sim_unlock(void);
 
-/* Requires: the lock is held. Sleeps until sim_wake or for so long (0: no limit). Returns: false when the time
- * passed. */
+/* Requires: the lock is held. Sleeps until sim_wake or for so long (0: no limit). Returns: false when the
+ * time passed. */
 bool sim_sleep(uint32_t milliseconds);
 /* Requires: the lock is held. Wakes all sleepers. */
 void sim_wake(void);

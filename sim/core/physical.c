@@ -72,7 +72,8 @@ bool sim_tenant(int device, int64_t bytes)
     if (device < 0 || device >= device_count)
         return false;
     sim_lock();
-    if (bytes >= 0 ? (uint64_t)bytes <= sim_physical_left(device) : (uint64_t)-bytes <= devices[device].tenant) {
+    if (bytes >= 0 ? (uint64_t)bytes <= sim_physical_left(device)
+                   : (uint64_t)-bytes <= devices[device].tenant) {
         devices[device].tenant += (uint64_t)bytes;
         done = true;
     }

@@ -28,8 +28,8 @@ static void report(const struct sim_violation *v, const char *text, const char *
     fprintf(stderr,
             "seamalloc: simulated device: broken rule %s in %s, range [%#llx, +%llu), device %d\n"
             "    %s (%s)%s%s\n",
-            v->rule, v->call, (unsigned long long)v->base, (unsigned long long)v->size, v->device, text, source,
-            *v->text ? ": " : "", v->text);
+            v->rule, v->call, (unsigned long long)v->base, (unsigned long long)v->size, v->device, text,
+            source, *v->text ? ": " : "", v->text);
     fflush(stderr);
 }
 

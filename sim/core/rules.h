@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rules: what a program must not do to the driver, each with where it is written, and the list of what it did.
+/* rules: what a program must not do to the driver, each with where it is written, and the list of what it
+ * did.
  *
- * A broken rule is recorded whether or not the call also answers an error. In strict mode it ends the process with a
- * report. Sources: "cuda.h" is the comment of the named function there (the driver API reference has the same text);
- * "guide" is the CUDA programming guide, section on virtual memory management or on graphs. */
+ * A broken rule is recorded whether or not the call also answers an error. In strict mode it ends the process
+ * with a report. Sources: "cuda.h" is the comment of the named function there (the driver API reference has
+ * the same text); "guide" is the CUDA programming guide, section on virtual memory management or on graphs.
+ */
 #ifndef SEAMALLOC_SIM_CORE_RULES_H
 #define SEAMALLOC_SIM_CORE_RULES_H
 
@@ -12,7 +14,8 @@
 
 /* X(identifier, name in reports, what has to hold, source) */
 #define SIM_RULES(X)                                                                                         \
-    X(GRANULARITY, "granularity", "sizes and addresses are multiples of the granularity", "cuMemCreate, cuMemMap") \
+    X(GRANULARITY, "granularity", "sizes and addresses are multiples of the granularity",                    \
+      "cuMemCreate, cuMemMap")                                                                               \
     X(FLAGS, "flags", "reserved flag arguments are 0", "cuMemCreate, cuMemMap, cuMemAddressReserve")         \
     X(MAP_OFFSET, "map-offset", "the offset of a mapping is 0", "cuMemMap")                                  \
     X(MAP_PART, "map-part", "a mapping takes its whole handle", "cuMemMap, what allocators rely on")         \
@@ -22,18 +25,24 @@
       "cuMemMap, cuMemRelease")                                                                              \
     X(UNMAP_UNMAPPED, "unmap-unmapped", "only mapped addresses can be unmapped", "cuMemUnmap")               \
     X(UNMAP_PART, "unmap-part", "an unmap takes whole mappings", "cuMemUnmap")                               \
-    X(UNMAP_SEVERAL, "unmap-several", "an unmap takes one mapping (only where the device says so)", "cuMemUnmap") \
+    X(UNMAP_SEVERAL, "unmap-several", "an unmap takes one mapping (only where the device says so)",          \
+      "cuMemUnmap")                                                                                          \
     X(UNMAP_IN_USE, "unmap-in-use", "no unfinished work uses memory that is unmapped", "cuMemUnmap, guide")  \
     X(ACCESS_RANGE, "access-range", "access is set for whole mappings, without a hole", "cuMemSetAccess")    \
     X(FREE_MAPPED, "free-mapped", "addresses are unmapped before they are freed", "cuMemAddressFree")        \
     X(FREE_INEXACT, "free-inexact", "exactly one whole reservation is freed", "cuMemAddressFree")            \
-    X(UNKNOWN_POINTER, "unknown-pointer", "a pointer given to free or unregister came from the matching call", \
+    X(UNKNOWN_POINTER, "unknown-pointer",                                                                    \
+      "a pointer given to free or unregister came from the matching call",                                   \
       "cuMemFree, cuMemFreeHost, cuMemFreeAsync")                                                            \
     X(TOUCH_UNMAPPED, "touch-unmapped", "work uses only memory that is there", "guide")                      \
-    X(TOUCH_NO_ACCESS, "touch-no-access", "work uses only memory its device was given access to", "cuMemSetAccess") \
-    X(RACE, "race", "work on two streams that uses the same bytes is ordered by an event or a wait", "guide") \
-    X(UNKNOWN_EVENT, "unknown-event", "an event is used between its creation and its destruction", "cuEventDestroy") \
-    X(UNKNOWN_STREAM, "unknown-stream", "a stream is used between its creation and its destruction", "cuStreamDestroy") \
+    X(TOUCH_NO_ACCESS, "touch-no-access", "work uses only memory its device was given access to",            \
+      "cuMemSetAccess")                                                                                      \
+    X(RACE, "race", "work on two streams that uses the same bytes is ordered by an event or a wait",         \
+      "guide")                                                                                               \
+    X(UNKNOWN_EVENT, "unknown-event", "an event is used between its creation and its destruction",           \
+      "cuEventDestroy")                                                                                      \
+    X(UNKNOWN_STREAM, "unknown-stream", "a stream is used between its creation and its destruction",         \
+      "cuStreamDestroy")                                                                                     \
     X(CAPTURE_UNSAFE, "capture-unsafe", "a capture is not disturbed by calls that its mode forbids",         \
       "cuThreadExchangeStreamCaptureMode, guide")                                                            \
     X(CAPTURE_ORDER, "capture-order", "captured and other work wait for each other only in allowed ways",    \

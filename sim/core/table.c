@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* table: see table.h.
  *
- * Slots lie in chunks that are never freed or moved; the chunk pointers and each slot's handle are atomics, which is
- * what makes the look-up lock-free. Protected by: the core lock, for changes. */
+ * Slots lie in chunks that are never freed or moved; the chunk pointers and each slot's handle are atomics,
+ * which is what makes the look-up lock-free. Protected by: the core lock, for changes. */
 #include "sim/core/table.h"
 #include <stdatomic.h>
 #include <stddef.h>
@@ -59,8 +59,8 @@ uint64_t sim_table_add(enum sim_kind kind, void *object)
         return 0;
     struct slot *slot = slot_at(index);
     slot->generation = (slot->generation + 1) & ((1u << GENERATION_BITS) - 1);
-    uint64_t handle = (uint64_t)kind << (SLOT_BITS + GENERATION_BITS) |
-                      (uint64_t)slot->generation << SLOT_BITS | index;
+    uint64_t handle =
+        (uint64_t)kind << (SLOT_BITS + GENERATION_BITS) | (uint64_t)slot->generation << SLOT_BITS | index;
     atomic_store_explicit(&slot->object, object, memory_order_relaxed);
     atomic_store_explicit(&slot->handle, handle, memory_order_release);
     atomic_fetch_add_explicit(&live[kind], 1, memory_order_relaxed);

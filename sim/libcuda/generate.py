@@ -63,7 +63,7 @@ write("names.h", "/* Generated. */\n#ifndef SIM_NAMES_H\n#define SIM_NAMES_H\nen
 write("names.c", '/* Generated. */\n#include "names.h"\nconst char *const sim_call_names[SIM_CALL_COUNT] = {\n'
       + "".join(f'    "{n}",\n' for n in bases) + "};\n")
 
-body = ['/* Generated. */\n#include "sim/core/calls.h"\n']
+body = ['/* Generated. */\n#include "sim/core/calls.h"\n#include <cudaProfiler.h>\n']
 for name in stubs:
     body.append(f"SIM_API CUresult {name}({', '.join(prototypes[name]) or 'void'})\n"
                 f"{{\n    return sim_unsupported(SIM_CALL_{base(name)});\n}}\n")

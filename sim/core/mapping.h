@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mapping: the mappings of all devices, by address. Shared by memory.c and mapping.c only. Protected by: the
+ * core lock. */
+#ifndef SEAMALLOC_SIM_CORE_MAPPING_H
+#define SEAMALLOC_SIM_CORE_MAPPING_H
+
+#include "sim/core/memory.h"
+#include "sim/core/tree.h"
+
+struct sim_mapping {
+    RB_ENTRY(sim_mapping) link;
+    uint64_t base, size;
+    uint64_t offset; /* in the handle */
+    struct sim_memory *memory;
+    uint32_t readers, writers; /* bit d: device d may */
+};
+
+/* The mapping that holds an address, or NULL. */
+struct sim_mapping *sim_mapping_find(uint64_t address);
+
+/* Returns a handle's memory when nothing holds it any more. */
+void sim_memory_drop_unused(struct sim_memory *memory);
+
+uint64_t sim_mappings_total(void);
+void sim_mappings_start(int devices);
+void sim_mappings_reset(void);
+
+#endif

@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* queue: see queue.h. */
+#include "sim/core/queue.h"
+#include "base/align.h"
+#include "sim/core/config.h"
+#include "sim/core/event.h"
+#include "sim/core/lock.h"
+#include "sim/core/memory.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { LANES_MAX = 1 << 16 };
+
+static struct sim_lane *lanes[LANES_MAX]; /* never freed: an index stays valid, and so do its sequences */
+static uint32_t lane_count;
+static TAILQ_HEAD(lane_list, sim_lane) active_lanes = TAILQ_HEAD_INITIALIZER(active_lanes);
+static _Atomic uint64_t pending_total;
+static uint64_t now;      /* calls so far */
+static uint32_t sleepers; /* host waits that sleep */
+
+/* ---- clocks ---- */
+
+static bool clock_grow(struct sim_clock *clock, size_t size)
+{
+    if (clock->size >= size)
+        return true;
+    uint64_t *at = realloc(clock->at, size * sizeof *at);
+    if (!at)
+        return false;
+    memset(at + clock->size, 0, (size - clock->size) * sizeof *at);
+    *clock = (struct sim_clock){at, size};
+    return true;
+}
+
+static bool clock_set(struct sim_clock *clock, uint32_t lane, uint64_t sequence)
+{
+    if (!clock_grow(clock, lane + 1))
+        return false;
+    clock->at[lane] = sm_max(clock->at[lane], sequence);
+    return true;
+}
+
+static bool clock_join(struct sim_clock *clock, const struct sim_clock *other)
+{
+    if (!clock_grow(clock, other->size))
+        return false;
+    for (size_t i = 0; i < other->size; i++)
+        clock->at[i] = sm_max(clock->at[i], other->at[i]);
+    return true;
+}
+
+static uint64_t clock_at(const struct sim_clock *clock, uint32_t lane)
+{
+    return lane < clock->size ? clock->at[lane] : 0;
+}
+
+void sim_point_clear(struct sim_point *point)
+{
+    free(point->clock.at);
+    *point = (struct sim_point){0};
+}
+
+/* ---- lanes ---- */
+
+static struct sim_lane *unused_lane(void)
+{
+    for (uint32_t i = 0; i < lane_count; i++)
+        if (lanes[i]->is_dying && lanes[i]->done == lanes[i]->last)
+            return lanes[i];
+    if (lane_count == LANES_MAX)
+        return NULL;
+    struct sim_lane *lane = calloc(1, sizeof *lane);
+    if (!lane)
+        return NULL;
+    lane->index = lane_count;
+    STAILQ_INIT(&lane->ops);
+    return lanes[lane_count++] = lane;
+}
+
+struct sim_lane *sim_lane_new(int device, bool is_blocking, bool is_legacy)
+{
+    struct sim_lane *lane = unused_lane();
+    if (!lane)
+        return NULL;
+    lane->device = device;
+    lane->is_blocking = is_blocking;
+    lane->is_legacy = is_legacy;
+    lane->is_held = lane->is_dying = false;
+    lane->capture = NULL;
+    atomic_store(&lane->capture_id, 0);
+    /* What ran here before is done, so no order with anything needs to be remembered. */
+    lane->clock.size = 0;
+    return lane;
+}
+
+void sim_lane_drop(struct sim_lane *lane)
+{
+    lane->is_dying = true;
+}
+
+/* ---- completing ---- */
+
+static void free_op(struct sim_op *op)
+{
+    if (op->kind == SIM_OP_TRANSFER)
+        free(op->transfer.staged);
+    free(op);
+}
+
+/* Has the effect of an operation. Drops and retakes the lock for a host function. */
+static void perform(struct sim_lane *lane, const struct sim_op *op)
+{
+    switch (op->kind) {
+    case SIM_OP_TRANSFER:
+        sim_transfer_run(&op->transfer, lane->device);
+        break;
+    case SIM_OP_RECORD:
+        sim_event_complete(op->record.event, op->record.number);
+        break;
+    case SIM_OP_HOST:
+        lane->is_busy = true;
+        sim_unlock();
+        op->host.call(op->host.user);
+        sim_lock();
+        lane->is_busy = false;
+        break;
+    case SIM_OP_FREE:
+        sim_memory_free(op->free_base);
+        break;
+    case SIM_OP_KERNEL:
+    case SIM_OP_WAIT:
+        break;
+    }
+}
+
+/* Requires: the lane has an operation and is not busy. */
+static void complete_head(struct sim_lane *lane)
+{
+    struct sim_op *op = STAILQ_FIRST(&lane->ops);
+    perform(lane, op);
+    STAILQ_REMOVE_HEAD(&lane->ops, link);
+    lane->done = op->sequence;
+    atomic_fetch_sub_explicit(&pending_total, 1, memory_order_relaxed);
+    free_op(op);
+    if (STAILQ_EMPTY(&lane->ops)) {
+        TAILQ_REMOVE(&active_lanes, lane, active);
+        lane->is_active = false;
+    }
+    if (sleepers)
+        sim_wake();
+}
+
+static bool wait_is_over(const struct sim_op *op)
+{
+    return op->kind != SIM_OP_WAIT || lanes[op->wait.lane]->done >= op->wait.sequence;
+}
+
+/* The mode's decision: may the first operation of a lane complete now, unasked? */
+static bool may_run(const struct sim_lane *lane, const struct sim_op *op)
+{
+    if (lane->is_held || lane->is_busy || !wait_is_over(op))
+        return false;
+    return sim_config.streams == SIM_STREAMS_IMMEDIATE || now >= op->tick + sim_config.lag;
+}
+
+/* Completes what may in one lane. Returns: whether anything did. */
+static bool pump_lane(struct sim_lane *lane)
+{
+    bool progress = false;
+    while (!STAILQ_EMPTY(&lane->ops) && may_run(lane, STAILQ_FIRST(&lane->ops))) {
+        complete_head(lane);
+        progress = true;
+    }
+    return progress;
+}
+
+/* Completes all that may, in all lanes. After each progress the list may be another one, so it is begun
+ * again. */
+static void pump(void)
+{
+    struct sim_lane *lane;
+    do {
+        TAILQ_FOREACH(lane, &active_lanes, active) {
+            if (pump_lane(lane))
+                break;
+        }
+    } while (lane);
+}
+
+/* Completes a lane up to an operation and what it waits for, whatever the mode says. Returns: whether it got
+ * there. */
+static bool push(struct sim_lane *lane, uint64_t sequence, bool even_held)
+{
+    while (lane->done < sequence) {
+        const struct sim_op *op = STAILQ_FIRST(&lane->ops);
+        if ((lane->is_held && !even_held) || lane->is_busy)
+            return false;
+        if (wait_is_over(op))
+            complete_head(lane);
+        else if (!push(lanes[op->wait.lane], op->wait.sequence, even_held))
+            return false;
+    }
+    return true;
+}
+
+/* ---- putting ---- */
+
+/* Is there unfinished work of another lane on the same bytes, without an order? */
+static bool is_race(const struct sim_lane *lane, const struct sim_touch *touch)
+{
+    const struct sim_lane *other;
+    TAILQ_FOREACH(other, &active_lanes, active) {
+        uint64_t ordered = clock_at(&lane->clock, other->index);
+        const struct sim_op *theirs;
+        if (other == lane)
+            continue;
+        STAILQ_FOREACH(theirs, &other->ops, link) {
+            for (int i = 0; theirs->sequence > ordered && i < theirs->touch_count; i++)
+                if ((touch->write || theirs->touches[i].write) &&
+                    sim_memory_overlap(touch->base, touch->size, theirs->touches[i].base,
+                                       theirs->touches[i].size))
+                    return true;
+        }
+    }
+    return false;
+}
+
+static CUresult check_touches(const struct sim_lane *lane, const struct sim_op *op)
+{
+    for (int i = 0; i < op->touch_count; i++) {
+        const struct sim_touch *touch = &op->touches[i];
+        enum sim_rule rule;
+        if (sim_memory_check(touch->base, touch->size, lane->device, touch->write, &rule)) {
+            sim_violate(rule, lane->device, touch->base, touch->size, "by a %s",
+                        touch->write ? "write" : "read");
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        if (is_race(lane, touch))
+            sim_violate(SIM_RULE_RACE, lane->device, touch->base, touch->size,
+                        "unfinished work on another stream");
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult append(struct sim_lane *lane, const struct sim_op *op)
+{
+    struct sim_op *kept = malloc(sizeof *kept);
+    if (!kept)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *kept = *op;
+    kept->sequence = ++lane->last;
+    kept->tick = now;
+    STAILQ_INSERT_TAIL(&lane->ops, kept, link);
+    atomic_fetch_add_explicit(&pending_total, 1, memory_order_relaxed);
+    if (!lane->is_active) {
+        TAILQ_INSERT_TAIL(&active_lanes, lane, active);
+        lane->is_active = true;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult wait_for(struct sim_lane *lane, const struct sim_lane *other)
+{
+    struct sim_op op = {.kind = SIM_OP_WAIT};
+    if (other == lane || other->done == other->last)
+        return CUDA_SUCCESS;
+    op.wait.lane = other->index;
+    op.wait.sequence = other->last;
+    if (!clock_set(&lane->clock, other->index, other->last) || !clock_join(&lane->clock, &other->clock))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return append(lane, &op);
+}
+
+/* The default stream waits for all blocking streams of its device, and they for it. */
+static CUresult order_with_default(struct sim_lane *lane)
+{
+    const struct sim_lane *other;
+    CUresult result = CUDA_SUCCESS;
+    if (!lane->is_legacy && !lane->is_blocking)
+        return CUDA_SUCCESS;
+    TAILQ_FOREACH(other, &active_lanes, active) {
+        if (other->device != lane->device || (lane->is_legacy ? !other->is_blocking : !other->is_legacy))
+            continue;
+        result = wait_for(lane, other);
+        if (result)
+            break;
+    }
+    return result;
+}
+
+/* A pageable source may change after the call: its bytes are taken now. */
+static bool stage(struct sim_op *op)
+{
+    struct sim_transfer *t = &op->transfer;
+    if (op->kind != SIM_OP_TRANSFER || t->element || t->src_device || sim_memory_is_pinned(t->src))
+        return true;
+    uint64_t span = sim_transfer_span(t->width, t->height, t->src_pitch);
+    t->staged = malloc(span ? span : 1);
+    if (!t->staged)
+        return false;
+    memcpy(t->staged, (const void *)t->src, span);
+    return true;
+}
+
+CUresult sim_queue_put(struct sim_lane *lane, const struct sim_op *op)
+{
+    CUresult result = pending_total ? order_with_default(lane) : CUDA_SUCCESS;
+    if (!result)
+        result = check_touches(lane, op);
+    if (result)
+        return result;
+    bool at_once = sim_config.streams == SIM_STREAMS_IMMEDIATE && !lane->is_held && !lane->is_active;
+    if (at_once && op->kind != SIM_OP_HOST && wait_is_over(op)) {
+        perform(lane, op);
+        lane->done = ++lane->last;
+        return CUDA_SUCCESS;
+    }
+    struct sim_op kept = *op;
+    if (!stage(&kept))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = append(lane, &kept);
+    if (result && kept.kind == SIM_OP_TRANSFER)
+        free(kept.transfer.staged);
+    pump();
+    return result;
+}
+
+void sim_queue_tick(void)
+{
+    now++;
+    if (pending_total && sim_config.streams != SIM_STREAMS_IMMEDIATE)
+        pump();
+}
+
+/* ---- points ---- */
+
+bool sim_queue_point(const struct sim_lane *lane, struct sim_point *point)
+{
+    sim_point_clear(point);
+    point->lane = lane->index;
+    point->sequence = lane->last;
+    if (pending_total == 0) /* all is done: there is no order left to remember */
+        return true;
+    if (!clock_join(&point->clock, &lane->clock) || !clock_set(&point->clock, lane->index, lane->last)) {
+        sim_point_clear(point);
+        return false;
+    }
+    return true;
+}
+
+bool sim_queue_point_done(const struct sim_point *point)
+{
+    return point->sequence == 0 || lanes[point->lane]->done >= point->sequence;
+}
+
+CUresult sim_queue_wait_point(struct sim_lane *lane, const struct sim_point *point)
+{
+    struct sim_op op = {.kind = SIM_OP_WAIT};
+    if (sim_queue_point_done(point))
+        return CUDA_SUCCESS;
+    if (!clock_join(&lane->clock, &point->clock))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    op.wait.lane = point->lane;
+    op.wait.sequence = point->sequence;
+    return sim_queue_put(lane, &op);
+}
+
+CUresult sim_queue_wait_device(struct sim_lane *lane)
+{
+    const struct sim_lane *other;
+    CUresult result = CUDA_SUCCESS;
+    TAILQ_FOREACH(other, &active_lanes, active) {
+        if (other != lane && other->device == lane->device && !result)
+            result = wait_for(lane, other);
+    }
+    return result;
+}
+
+CUresult sim_queue_device_wait_point(int device, const struct sim_point *point)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (uint32_t i = 0; i < lane_count && !result; i++)
+        if (lanes[i]->device == device && lanes[i]->index != point->lane && !lanes[i]->is_dying)
+            result = sim_queue_wait_point(lanes[i], point);
+    return result;
+}
+
+/* ---- host waits ---- */
+
+CUresult sim_queue_wait(struct sim_lane *lane, uint64_t sequence)
+{
+    while (!push(lane, sequence, false)) {
+        sleepers++;
+        bool woken = sim_sleep(sim_config.stuck_ms);
+        sleepers--;
+        if (!woken && lane->done < sequence) {
+            sim_violate(SIM_RULE_STUCK, lane->device, 0, 0, "a host wait of %u ms", sim_config.stuck_ms);
+            return CUDA_ERROR_LAUNCH_TIMEOUT;
+        }
+    }
+    pump();
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_queue_wait_lane(uint32_t index, uint64_t sequence)
+{
+    return sim_queue_wait(lanes[index], sequence);
+}
+
+CUresult sim_queue_wait_all(int device)
+{
+    CUresult result = CUDA_SUCCESS;
+    /* By index: lanes may come and go while a wait sleeps, and those that come later are not waited for. */
+    for (uint32_t i = 0, count = lane_count; i < count && !result && pending_total; i++)
+        if (device < 0 || lanes[i]->device == device)
+            result = sim_queue_wait(lanes[i], lanes[i]->last);
+    return result;
+}
+
+void sim_queue_run(struct sim_lane *lane)
+{
+    push(lane, lane->last, true);
+    pump();
+}
+
+void sim_queue_hold(struct sim_lane *lane, bool hold)
+{
+    lane->is_held = hold;
+    if (!hold) {
+        pump();
+        if (sleepers)
+            sim_wake();
+    }
+}
+
+size_t sim_queue_pending(const struct sim_lane *lane)
+{
+    return lane->last - lane->done;
+}
+
+bool sim_queue_uses(uint64_t base, uint64_t size)
+{
+    const struct sim_lane *lane;
+    TAILQ_FOREACH(lane, &active_lanes, active) {
+        const struct sim_op *op;
+        STAILQ_FOREACH(op, &lane->ops, link) {
+            for (int i = 0; i < op->touch_count; i++)
+                if (op->touches[i].base < base + size && base < op->touches[i].base + op->touches[i].size)
+                    return true;
+        }
+    }
+    return false;
+}
+
+uint64_t sim_queue_total(void)
+{
+    return atomic_load_explicit(&pending_total, memory_order_relaxed);
+}
+
+/* Operations are forgotten, not completed. */
+void sim_queue_reset(void)
+{
+    for (uint32_t i = 0; i < lane_count; i++) {
+        struct sim_lane *lane = lanes[i];
+        for (struct sim_op *op; (op = STAILQ_FIRST(&lane->ops));) {
+            STAILQ_REMOVE_HEAD(&lane->ops, link);
+            free_op(op);
+        }
+        lane->done = lane->last;
+        lane->is_dying = true;
+        lane->is_active = lane->is_held = lane->is_busy = false;
+        lane->capture = NULL;
+        atomic_store(&lane->capture_id, 0);
+    }
+    TAILQ_INIT(&active_lanes);
+    atomic_store(&pending_total, 0);
+    now = 0;
+}

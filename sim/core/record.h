@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* record: the device's own account of a run, as JSON (sim_write_record in sim.h; written at exit when
+ * SEAMALLOC_SIM_REPORT names a file).
+ *
+ * { "simulated": true, "cost": .., "streams": .., "strict": ..,
+ *   "devices": [ { "index", "name", "bytes", "physical_peak_bytes", "physical_bytes", "mappings_peak",
+ * "mappings", "address_peak_bytes", "address_bytes", "calls": {name: count}, "driver_ns": {name: modelled
+ * ns}, "driver_ns_total", "violations": [ {"rule", "call", "base", "size", "text"} ] } ], "violations_total":
+ * n, "unsupported_calls": {name: count}, "faults": n, "live": {what is left} }
+ *
+ * Calls with a count of 0 are left out. A violation that belongs to no device is listed with device 0. */
+#ifndef SEAMALLOC_SIM_CORE_RECORD_H
+#define SEAMALLOC_SIM_CORE_RECORD_H
+
+#include "sim/sim.h"
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* transfer: copies and fills, the only work here that does anything.
+ *
+ * Kernels do nothing, so a program that reads back a few bytes (a count, a loss) would get whatever lay
+ * there, and might take it for an enormous size. Therefore a read of at most 16 bytes from the device gives
+ * zeros once a kernel has been launched, unless just those bytes were written by a copy or fill since.
+ *
+ * No path here may make memory resident that nobody wrote: zeros over whole pages give the pages back, and
+ * what was never written is neither read through a mapping nor copied. Protected by: the core lock. */
+#ifndef SEAMALLOC_SIM_CORE_TRANSFER_H
+#define SEAMALLOC_SIM_CORE_TRANSFER_H
+
+#include "sim/sim.h"
+
+struct sim_transfer {
+    uint64_t dst, src; /* src unused by a fill */
+    uint64_t width;    /* bytes of a row */
+    uint64_t height;   /* rows; 1 for plain ones */
+    uint64_t dst_pitch, src_pitch;
+    uint32_t value;  /* fill */
+    uint8_t element; /* bytes of the fill's value; 0: a copy */
+    bool dst_device, src_device;
+    void *staged; /* a copy of a pageable source, taken when the call returned before the work was done */
+};
+
+/* Sets dst_device and src_device. */
+void sim_transfer_classify(struct sim_transfer *transfer);
+
+/* Checks the device sides of a transfer that runs on `device`. Returns: CUDA_SUCCESS, or
+ * CUDA_ERROR_INVALID_VALUE with a broken rule recorded. */
+CUresult sim_transfer_check(const struct sim_transfer *transfer, int device);
+
+/* Does it. A range that has gone meanwhile is a broken rule, and is left alone. */
+void sim_transfer_run(const struct sim_transfer *transfer, int device);
+
+/* The bytes a side spans, from its first to its last. */
+uint64_t sim_transfer_span(uint64_t width, uint64_t height, uint64_t pitch);
+
+/* A kernel was launched: small reads are no longer to be trusted. Thread: any, no lock. */
+void sim_transfer_kernel(void);
+void sim_transfer_reset(void);
+
+#endif

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stream-ordered allocation. */
+#include "sim/core/pool.h"
+#include "sim/core/calls.h"
+#include "sim/core/config.h"
+#include "sim/core/cost.h"
+#include "sim/core/lock.h"
+
+#define NEED_DEVICE(device)                                                                                  \
+    do {                                                                                                     \
+        if ((device) < 0 || (device) >= sim_config.devices)                                                  \
+            return CUDA_ERROR_INVALID_DEVICE;                                                                \
+    } while (0)
+
+SIM_API CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
+{
+    SIM_ENTER(cuDeviceGetDefaultMemPool);
+    SIM_NEED(pool);
+    NEED_DEVICE(device);
+    sim_lock();
+    CUresult result = sim_pool_default(device, pool);
+    sim_unlock();
+    return result;
+}
+
+SIM_API CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
+{
+    SIM_ENTER(cuDeviceGetMemPool);
+    SIM_NEED(pool);
+    NEED_DEVICE(device);
+    sim_lock();
+    CUresult result = sim_pool_current(device, pool);
+    sim_unlock();
+    return result;
+}
+
+SIM_API CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
+{
+    SIM_ENTER(cuDeviceSetMemPool);
+    NEED_DEVICE(device);
+    sim_lock();
+    CUresult result = sim_pool_set_current(device, pool);
+    sim_unlock();
+    return result;
+}
+
+SIM_API CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
+{
+    SIM_ENTER(cuMemPoolCreate);
+    SIM_NEED(pool);
+    SIM_NEED(props);
+    if (props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+        props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return CUDA_ERROR_INVALID_VALUE;
+    NEED_DEVICE(props->location.id);
+    sim_lock();
+    CUresult result = sim_pool_create(props->location.id, pool);
+    sim_unlock();
+    return result;
+}
+
+SIM_API CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+    SIM_ENTER(cuMemPoolDestroy);
+    sim_lock();
+    CUresult result = sim_pool_destroy(pool);
+    sim_unlock();
+    return result;
+}
+
+SIM_API CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    SIM_ENTER(cuMemPoolGetAttribute);
+    SIM_NEED(value);
+    sim_lock();
+    CUresult result = sim_pool_get_attribute(pool, attribute, value);
+    sim_unlock();
+    return result;
+}
+
+SIM_API CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    SIM_ENTER(cuMemPoolSetAttribute);
+    SIM_NEED(value);
+    sim_lock();
+    CUresult result = sim_pool_set_attribute(pool, attribute, value);
+    sim_unlock();
+    return result;
+}
+
+/* There is nothing cached that could be trimmed, and access is open to every device: only the handle is
+ * checked. */
+static CUresult check_pool(CUmemoryPool pool)
+{
+    cuuint64_t used;
+    sim_lock();
+    CUresult result = sim_pool_get_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
+    sim_unlock();
+    return result;
+}
+
+SIM_API CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
+{
+    SIM_ENTER(cuMemPoolTrimTo);
+    (void)keep;
+    return check_pool(pool);
+}
+
+SIM_API CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *desc, size_t count)
+{
+    SIM_ENTER(cuMemPoolSetAccess);
+    for (size_t i = 0; i < count; i++)
+        NEED_DEVICE(desc[i].location.id);
+    return check_pool(pool);
+}
+
+SIM_API CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLocation *location)
+{
+    SIM_ENTER(cuMemPoolGetAccess);
+    SIM_NEED(flags);
+    SIM_NEED(location);
+    NEED_DEVICE(location->id);
+    *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    return check_pool(pool);
+}
+
+static CUresult alloc(enum sim_call call, CUdeviceptr *ptr, size_t size, CUmemoryPool pool, CUstream handle)
+{
+    uint64_t base;
+    struct sim_stream *stream = sim_stream_get(handle);
+    if (!stream)
+        return sim_context_device() < 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
+    if (size == 0) {
+        *ptr = 0;
+        return CUDA_SUCCESS;
+    }
+    sim_lock();
+    CUresult result = sim_pool_alloc(pool, size, stream, &base);
+    sim_unlock();
+    if (result)
+        return result;
+    *ptr = base;
+    sim_cost_add(stream->lane->device, call, 1, size);
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuMemAllocAsync(CUdeviceptr *ptr, size_t size, CUstream stream)
+{
+    SIM_ENTER(cuMemAllocAsync);
+    SIM_NEED(ptr);
+    return alloc(SIM_CALL_cuMemAllocAsync, ptr, size, NULL, stream);
+}
+
+SIM_API CUresult cuMemAllocFromPoolAsync(CUdeviceptr *ptr, size_t size, CUmemoryPool pool, CUstream stream)
+{
+    SIM_ENTER(cuMemAllocFromPoolAsync);
+    SIM_NEED(ptr);
+    return alloc(SIM_CALL_cuMemAllocFromPoolAsync, ptr, size, pool, stream);
+}
+
+SIM_API CUresult cuMemFreeAsync(CUdeviceptr ptr, CUstream handle)
+{
+    SIM_ENTER(cuMemFreeAsync);
+    struct sim_stream *stream = sim_stream_get(handle);
+    if (!stream)
+        return sim_context_device() < 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
+    if (ptr == 0)
+        return CUDA_SUCCESS;
+    sim_lock();
+    CUresult result = sim_pool_free(ptr, stream);
+    sim_queue_tick();
+    sim_unlock();
+    return result;
+}
