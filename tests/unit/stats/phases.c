@@ -465,6 +465,8 @@ static void test_nested_thread_phases(void **state)
     const uint32_t b = take(stats, 5000);
     give(stats, 1000, a);
     give(stats, 5000, b);
+    assert_true(sm_stats_thread_phase_reserve(stats, self, "third"));
+    sm_stats_thread_phase_push(stats, self, "third", 2); /* the peaks above belong to "inner" from here on */
 
     json_t *report = report_json(stats, 3);
     json_t *outer = json_array_get(at_path(node_of(report, "thread_phases", "outer"), "open"), 0);
@@ -475,6 +477,7 @@ static void test_nested_thread_phases(void **state)
     assert_null(json_object_get(inner, "reserved"));
     json_decref(report);
 
+    sm_stats_thread_phase_pop(stats, self, 3);
     sm_stats_thread_phase_pop(stats, self, 4);
     sm_stats_thread_phase_pop(stats, self, 6);
     report = report_json(stats, 7);
