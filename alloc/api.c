@@ -286,25 +286,9 @@ static seam_result on_devices(int ordinal, const char *call, void (*act)(struct 
     return SEAM_OK;
 }
 
-static void trim_device(struct sm_device *device)
-{
-    struct sm_visit visit;
-    sm_lock_take(&device->memory_lock);
-    if (sm_device_enter(device, &visit, NULL) == SEAM_OK) {
-        sm_lock_take(&device->heap_lock);
-        sm_fence_poll(device);
-        sm_lock_give(&device->heap_lock);
-        sm_release_lost(device);
-        sm_trim(device, UINT64_MAX, SM_TRIM_WAIT, NULL);
-        sm_trim_addresses(device);
-        sm_device_leave(device, &visit);
-    }
-    sm_lock_give(&device->memory_lock);
-}
-
 seam_result seam_trim(int ordinal)
 {
-    return on_devices(ordinal, "seam_trim", trim_device);
+    return on_devices(ordinal, "seam_trim", sm_reclaim_trim);
 }
 
 seam_result seam_set_memory_fraction(double fraction, int ordinal)
@@ -318,8 +302,7 @@ seam_result seam_set_memory_fraction(double fraction, int ordinal)
         return last.code;
     sm_lock_take(&device->memory_lock);
     sm_lock_take(&device->heap_lock);
-    device->fraction = fraction;
-    device->limit = fraction < 1 ? (uint64_t)(fraction * (double)device->total_bytes) : SM_UNLIMITED;
+    sm_device_set_fraction(device, fraction);
     sm_lock_give(&device->heap_lock);
     sm_lock_give(&device->memory_lock);
     return SEAM_OK;

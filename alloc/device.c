@@ -181,9 +181,7 @@ seam_result sm_device_create(struct sm_allocator *allocator, int ordinal, struct
     if (!result) {
         sm_heap_init(&device->heap, device->granularity);
         device->stats = sm_stats_create(ordinal, &device->heap.parts);
-        device->fraction = allocator->options.per_process_memory_fraction;
-        device->limit =
-            device->fraction < 1 ? (uint64_t)(device->fraction * (double)device->total_bytes) : SM_UNLIMITED;
+        sm_device_set_fraction(device, allocator->options.per_process_memory_fraction);
         if (!device->stats)
             result = sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the statistics of device %d",
                                   ordinal);
@@ -237,6 +235,12 @@ void sm_device_destroy(struct sm_device *device)
     sm_lock_fini(&device->heap_lock);
     sm_lock_fini(&device->memory_lock);
     sm_hostmem_put(device, sizeof(*device));
+}
+
+void sm_device_set_fraction(struct sm_device *device, double fraction)
+{
+    device->fraction = fraction;
+    device->limit = fraction < 1 ? (uint64_t)(fraction * (double)device->total_bytes) : SM_UNLIMITED;
 }
 
 struct sm_stream *sm_device_stream(struct sm_device *device, CUstream handle)

@@ -162,6 +162,8 @@ struct sm_visit {
  * here do not break a capture that runs elsewhere; leave restores both. Returns: SEAM_OK or SEAM_E_DEVICE. */
 seam_result sm_device_enter(struct sm_device *device, struct sm_visit *visit, struct sm_error *error);
 void sm_device_leave(struct sm_device *device, const struct sm_visit *visit);
+/* Limits what is held from now on; memory lock and heap lock held. Requires: 0 <= fraction <= 1. */
+void sm_device_set_fraction(struct sm_device *device, double fraction);
 /* The record of a stream; heap lock held. Returns: NULL when out of host memory. */
 struct sm_stream *sm_device_stream(struct sm_device *device, CUstream stream);
 /* The home of a stream and size class in a pool (NULL: default); heap lock held. NULL when out of host
@@ -277,6 +279,9 @@ void sm_capture_teardown(struct sm_device *device);
  * request's home is pinned, and is no longer afterwards. Returns: SEAM_OK and *block, or the final failure
  * with its report in *error. */
 seam_result sm_reclaim_serve(struct sm_request *request, struct sm_block **block, struct sm_error *error);
+
+/* Gives back all memory and address space that nobody uses; waits for streams. No lock held. */
+void sm_reclaim_trim(struct sm_device *device);
 
 /* ---- report.c ---- */
 

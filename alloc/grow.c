@@ -482,8 +482,13 @@ static struct sm_block *carve_next(struct sm_device *device, uint64_t bytes, con
             (!best || best->extent->home == sparing || (home != sparing && range->whole > best->whole)))
             best = range;
     }
-    if (!best || !sm_heap_prepare(&device->heap, 2) || !sm_heap_promise(&device->heap, 1))
+    /* Carving takes up to two records, and one stays aside for the rest that may come back. */
+    if (!best || !sm_heap_promise(&device->heap, 1))
         return NULL;
+    if (!sm_heap_prepare(&device->heap, 2)) {
+        sm_heap_redeem(&device->heap, 1);
+        return NULL;
+    }
     best = sm_block_carve(best, bytes);
     sm_device_tell(device);
     return best;

@@ -129,3 +129,19 @@ seam_result sm_reclaim_serve(struct sm_request *request, struct sm_block **block
     sm_lock_give(&request->device->memory_lock);
     return result;
 }
+
+void sm_reclaim_trim(struct sm_device *device)
+{
+    struct sm_visit visit;
+    sm_lock_take(&device->memory_lock);
+    if (sm_device_enter(device, &visit, NULL) == SEAM_OK) {
+        sm_lock_take(&device->heap_lock);
+        sm_fence_poll(device);
+        sm_lock_give(&device->heap_lock);
+        sm_release_lost(device);
+        sm_trim(device, UINT64_MAX, SM_TRIM_WAIT, NULL);
+        sm_trim_addresses(device);
+        sm_device_leave(device, &visit);
+    }
+    sm_lock_give(&device->memory_lock);
+}
