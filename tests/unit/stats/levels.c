@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Levels, counters, resets, figures by name, and the validator's identities. */
+#include "base/hostmem.h"
 #include "stats/stats.h"
 
 #include <setjmp.h>
@@ -105,6 +106,31 @@ static void test_life_of_a_block(void **state)
     expect_valid(stats);
     request(stats, 1000, 1024, small);
     complete(stats, 1000, 1024);
+    expect_valid(stats);
+}
+
+/* With every host allocation failing: nobody asks for one. */
+static void test_hit_path_needs_no_host_memory(void **state)
+{
+    struct sm_stats *stats = *state;
+    uint32_t birth[64];
+    grow(stats, 64 << 20);
+    assert_true(sm_stats_phase_reserve(stats, "phase"));
+    sm_fault_arm(sm_hostmem_fault(), 1, true);
+    sm_stats_phase_push(stats, "phase", 0);
+    for (unsigned i = 0; i < 100000; i++) {
+        if (i >= 64) {
+            request(stats, 500, 512, birth[i % 64]);
+            complete(stats, 500, 512);
+        }
+        birth[i % 64] = take(stats, 500, 512);
+        sm_stats_count(stats, SM_COUNTER_hits, 1);
+        sm_stats_move(stats, SM_LEVEL_inactive_split, SM_KIND_SMALL, i % 2 ? -1 : 1);
+    }
+    sm_stats_phase_pop(stats, 1);
+    const uint64_t asked = sm_hostmem_fault()->hits;
+    sm_fault_arm(sm_hostmem_fault(), 0, false);
+    assert_int_equal(asked, 0);
     expect_valid(stats);
 }
 
@@ -335,6 +361,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_kind),
         T(test_life_of_a_block),
+        T(test_hit_path_needs_no_host_memory),
         T(test_moved_levels),
         T(test_resets),
         T(test_names_of_levels_and_counters),
