@@ -15,6 +15,7 @@ def named_files(listing: Source, folder: str) -> set[str]:
     """The sources that a list in this folder names, from the root of the tree; a pattern stays one."""
     text = re.sub(r"#[^\n]*", "", listing.text)
     text = re.sub(r"\$\{CMAKE_(?:CURRENT_SOURCE|SOURCE)_DIR\}/?", "", text)
+    text = re.sub(r"\$\{\w+\}", "*", text)  # the variable of a loop over names
     return {posixpath.normpath(posixpath.join(folder, word)) for word in WORD.findall(text)}
 
 
@@ -51,6 +52,7 @@ RULES = (
         ),
         good=(
             (("base/a.c", ""), ("base/CMakeLists.txt", "add_library(base a.c)\n")),
+            (("tests/unit/test_a.c", ""), ("tests/unit/CMakeLists.txt", "foreach(x a b)\nseam_test(test_${x}.c)\n")),
             (("sim/core/a.c", ""), ("sim/CMakeLists.txt", "file(GLOB X CONFIGURE_DEPENDS core/*.c)\n")),
             (("sim/mathlibs/a.c", ""), ("sim/mathlibs/tables/a.tab", "source a.c\n")),
             (("base/a.h", ""),),
