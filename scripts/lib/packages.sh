@@ -15,6 +15,7 @@ python3 python3
 python3-venv py:venv,ensurepip
 libcmocka-dev <cmocka.h>
 libjemalloc-dev <jemalloc/jemalloc.h>
+libarchive-dev <archive.h>
 libjansson-dev <jansson.h>
 libzstd-dev <zstd.h>
 libbsd-dev <bsd/sys/tree.h>
