@@ -11,8 +11,8 @@
 
 bool sm_births_init(struct sm_stats *stats)
 {
-    stats->births = sm_hostmem_get(BIRTHS_AT_FIRST * sizeof *stats->births);
-    if (!stats->births)
+    stats->hot.births = sm_hostmem_get(BIRTHS_AT_FIRST * sizeof *stats->hot.births);
+    if (!stats->hot.births)
         return false;
     stats->birth_capacity = BIRTHS_AT_FIRST;
     stats->birth_used = 1; /* slot 0: born before any interval */
@@ -22,8 +22,8 @@ bool sm_births_init(struct sm_stats *stats)
 
 void sm_births_fini(struct sm_stats *stats)
 {
-    sm_hostmem_put(stats->births, stats->birth_capacity * sizeof *stats->births);
-    stats->births = NULL;
+    sm_hostmem_put(stats->hot.births, stats->birth_capacity * sizeof *stats->hot.births);
+    stats->hot.births = NULL;
 }
 
 bool sm_births_reserve(struct sm_stats *stats)
@@ -32,11 +32,11 @@ bool sm_births_reserve(struct sm_stats *stats)
         return true;
     if (stats->birth_capacity > SM_BIRTH_NONE / 2)
         return false;
-    const size_t size = stats->birth_capacity * sizeof *stats->births;
-    struct sm_birth *births = sm_hostmem_resize(stats->births, size, 2 * size);
+    const size_t size = stats->birth_capacity * sizeof *stats->hot.births;
+    struct sm_birth *births = sm_hostmem_resize(stats->hot.births, size, 2 * size);
     if (!births)
         return false;
-    stats->births = births;
+    stats->hot.births = births;
     stats->birth_capacity *= 2;
     return true;
 }
@@ -44,22 +44,22 @@ bool sm_births_reserve(struct sm_stats *stats)
 uint64_t sm_births_begin(struct sm_stats *stats)
 {
     const uint64_t start = ++stats->sequence;
-    if (stats->births[stats->birth_now].count == 0) {
-        stats->births[stats->birth_now].start = start;
+    if (stats->hot.births[stats->hot.birth_now].count == 0) {
+        stats->hot.births[stats->hot.birth_now].start = start;
         return start;
     }
     uint32_t birth = stats->birth_free;
     if (birth != SM_BIRTH_NONE)
-        stats->birth_free = stats->births[birth].next_free;
+        stats->birth_free = stats->hot.births[birth].next_free;
     else
         birth = stats->birth_used++;
-    stats->births[birth] = (struct sm_birth){.start = start, .next_free = SM_BIRTH_NONE};
-    stats->birth_now = birth;
+    stats->hot.births[birth] = (struct sm_birth){.start = start, .next_free = SM_BIRTH_NONE};
+    stats->hot.birth_now = birth;
     return start;
 }
 
 void sm_births_give(struct sm_stats *stats, uint32_t birth)
 {
-    stats->births[birth].next_free = stats->birth_free;
+    stats->hot.births[birth].next_free = stats->birth_free;
     stats->birth_free = birth;
 }

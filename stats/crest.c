@@ -7,11 +7,11 @@
 
 void sm_crest_note(struct sm_stats *stats)
 {
-    if (stats->marks & SM_MARK_RESERVED)
+    if (stats->hot.marks & SM_MARK_RESERVED)
         stats->running_at_reserved = *stats->parts;
-    if (stats->marks & SM_MARK_ALLOCATED)
+    if (stats->hot.marks & SM_MARK_ALLOCATED)
         stats->running_at_allocated = *stats->parts;
-    stats->marks = 0;
+    stats->hot.marks = 0;
 }
 
 void sm_crest_clear(struct sm_crest *crest)
@@ -36,21 +36,21 @@ static void start_piece(struct sm_stats *stats)
 {
     int64_t now[SM_TRACKED_COUNT];
     sm_stats_tracked(stats, now);
-    stats->peak[SM_KIND_ALL].allocated = now[SM_TRACKED_allocated];
-    stats->peak[SM_KIND_ALL].requested = now[SM_TRACKED_requested];
-    stats->peak[SM_KIND_ALL].active_bytes = now[SM_TRACKED_active];
+    stats->hot.peak[SM_KIND_ALL].allocated = now[SM_TRACKED_allocated];
+    stats->hot.peak[SM_KIND_ALL].requested = now[SM_TRACKED_requested];
+    stats->hot.peak[SM_KIND_ALL].active_bytes = now[SM_TRACKED_active];
     stats->reserved_running = now[SM_TRACKED_reserved];
-    stats->marks = SM_MARK_BOTH;
+    stats->hot.marks = SM_MARK_BOTH;
 }
 
 void sm_crest_fold(struct sm_stats *stats)
 {
-    if (stats->marks)
+    if (stats->hot.marks)
         sm_crest_note(stats);
     const struct sm_crest piece = {
-        .peak = {[SM_TRACKED_allocated] = stats->peak[SM_KIND_ALL].allocated,
-                 [SM_TRACKED_requested] = stats->peak[SM_KIND_ALL].requested,
-                 [SM_TRACKED_active] = stats->peak[SM_KIND_ALL].active_bytes,
+        .peak = {[SM_TRACKED_allocated] = stats->hot.peak[SM_KIND_ALL].allocated,
+                 [SM_TRACKED_requested] = stats->hot.peak[SM_KIND_ALL].requested,
+                 [SM_TRACKED_active] = stats->hot.peak[SM_KIND_ALL].active_bytes,
                  [SM_TRACKED_reserved] = stats->reserved_running},
         .at_reserved = stats->running_at_reserved,
         .at_allocated = stats->running_at_allocated,

@@ -2,10 +2,8 @@
 /* internal: what the files of this room share.
  *
  * Three ideas keep the hit path short.
- * 1. *Flows*. A block passes three doors: handed out, free requested, free completed. Each door keeps running
- * sums since creation, by kind. All block levels, their totals, and what happened inside a phase are
- * differences of these sums, so the hit path stores three words a door and nothing else, and a reset only
- * remembers where the sums stood.
+ * 1. *Flows* (hot.h). Running sums at the three doors that a block passes, of which block levels, totals and
+ * what happened inside a phase are differences. A reset only remembers where the sums stood.
  * 2. *Crests*. One running peak a level since the last boundary, with the parts at it. Boundaries fold it.
  *    Open phases and windows stand in one array by age. A piece of time is folded into the newest only; one
  * that closes has seen what the newer ones saw, and hands its own crest to the next older. So a nested phase
@@ -36,31 +34,10 @@ enum sm_tracked {
         SM_TRACKED_COUNT
 };
 
-enum sm_door { SM_DOOR_ALLOC, SM_DOOR_REQUEST, SM_DOOR_COMPLETE, SM_DOOR_COUNT };
-enum { SM_SIDE_SMALL, SM_SIDE_LARGE, SM_SIDE_COUNT };
-
-struct sm_flow {
-    int64_t count, bytes, requested;
-};
-
-/* The five block levels at an instant, or their peaks. */
-struct sm_use {
-    int64_t allocation, allocated, requested, active, active_bytes;
-};
-
 /* The highest values of a stretch of time. */
 struct sm_crest {
     int64_t peak[SM_TRACKED_COUNT];
     struct sm_parts at_reserved, at_allocated;
-};
-
-/* Which parts are still to be copied for the running peak. */
-enum { SM_MARK_RESERVED = 1, SM_MARK_ALLOCATED = 2, SM_MARK_BOTH = 3 };
-
-struct sm_birth {
-    uint64_t start;       /* sequence number of the newest interval that was open at birth */
-    int64_t count, bytes; /* live blocks with this stamp */
-    uint32_t next_free;
 };
 
 #define SM_BIRTH_NONE UINT32_MAX
@@ -148,19 +125,8 @@ struct sm_interval {
     int64_t released_count, released_bytes; /* born before, freed inside */
 };
 
-struct sm_thread; /* threads.c: a thread that has phases of its own open */
-
 struct sm_stats {
-    /* Touched by every alloc and free: kept together. */
-    struct sm_flow flow[SM_DOOR_COUNT][SM_SIDE_COUNT];
-    struct sm_use peak[SM_KIND_COUNT]; /* of SM_KIND_ALL the tracked ones: running, since the last boundary */
-    struct sm_birth *births;
-    uint64_t newest_start;     /* of the newest open interval; 0 when none is open */
-    struct sm_thread *threads; /* NULL: no thread has a phase of its own open */
-    uint32_t birth_now;
-    uint32_t marks;
-    uint64_t counters[SM_COUNTER_COUNT]; /* since creation */
-
+    struct sm_stats_hot hot;                              /* first: hot.h finds it there */
     struct sm_level moved[SM_LEVEL_COUNT][SM_KIND_COUNT]; /* block levels stay 0 here */
     bool all_only[SM_LEVEL_COUNT];                        /* moved without a kind: small + large is not all */
     int64_t reserved_running;                             /* running peak of reserved */
@@ -209,8 +175,6 @@ bool sm_stats_is_block_level(enum sm_level_id level);
 bool sm_stats_has_pools(const struct sm_stats *stats, enum sm_level_id level);
 
 /* ---- crest.c */
-/* A peak is about to be left: copies the parts that are marked. */
-void sm_crest_note(struct sm_stats *stats);
 /* No piece of time yet. */
 void sm_crest_clear(struct sm_crest *crest);
 /* Makes *into the higher of both, level by level; the parts go with their peak. Equal peaks: the earlier
@@ -228,8 +192,6 @@ void sm_births_fini(struct sm_stats *stats);
 bool sm_births_reserve(struct sm_stats *stats);
 /* From now on blocks are born in a new interval. Returns: its sequence number. */
 uint64_t sm_births_begin(struct sm_stats *stats);
-/* The last live block of a slot died and the slot is not the current one. */
-void sm_births_give(struct sm_stats *stats, uint32_t birth);
 
 /* ---- tree.c */
 void sm_tree_init(struct sm_stats *stats);
@@ -249,9 +211,6 @@ void sm_intervals_fini(struct sm_stats *stats);
 /* Makes sure that the next `count` opens cannot fail. */
 bool sm_intervals_reserve(struct sm_stats *stats, unsigned count);
 void sm_interval_open(struct sm_stats *stats, struct sm_node *node, int64_t start_ns);
-/* A block born at `birth` (a sequence number) is being freed that was there before the newest interval
- * opened. */
-void sm_interval_release(struct sm_stats *stats, uint64_t birth, uint64_t rounded);
 void sm_interval_close(struct sm_stats *stats, unsigned index, int64_t now_ns);
 /* What an open interval has seen so far. Requires: folded (sm_crest_fold). crest may be NULL. */
 void sm_interval_figures(const struct sm_stats *stats, unsigned index, int64_t now_ns,
@@ -262,9 +221,6 @@ void sm_interval_carried(const struct sm_stats *stats, unsigned index, int64_t *
 /* ---- threads.c: alloc, free, count: only while stats->threads is not NULL */
 void sm_threads_init(struct sm_stats *stats);
 void sm_threads_fini(struct sm_stats *stats);
-void sm_thread_alloc(struct sm_stats *stats, uint64_t requested, uint64_t rounded);
-void sm_thread_free(struct sm_stats *stats, uint64_t requested, uint64_t rounded);
-void sm_thread_count(struct sm_stats *stats, enum sm_counter_id counter, uint64_t times);
 /* The figures so far of the nth open entry of this node. Returns: false when there are not so many. */
 bool sm_thread_open_figures(const struct sm_stats *stats, const struct sm_node *node, unsigned nth,
                             int64_t now_ns, int64_t figure[SM_FIGURE_COUNT]);

@@ -38,8 +38,8 @@ bool sm_intervals_reserve(struct sm_stats *stats, unsigned count)
 
 static struct sm_flow sum_sides(const struct sm_stats *stats, enum sm_door door)
 {
-    const struct sm_flow *small = &stats->flow[door][SM_SIDE_SMALL],
-                         *large = &stats->flow[door][SM_SIDE_LARGE];
+    const struct sm_flow *small = &stats->hot.flow[door][SM_SIDE_SMALL],
+                         *large = &stats->hot.flow[door][SM_SIDE_LARGE];
     return (struct sm_flow){.count = small->count + large->count,
                             .bytes = small->bytes + large->bytes,
                             .requested = small->requested + large->requested};
@@ -47,7 +47,7 @@ static struct sm_flow sum_sides(const struct sm_stats *stats, enum sm_door door)
 
 static void read_counters(const struct sm_stats *stats, uint64_t value[SM_PHASE_COUNTER_COUNT])
 {
-#define X(name) value[SM_PHASE_COUNTER_##name] = stats->counters[SM_COUNTER_##name];
+#define X(name) value[SM_PHASE_COUNTER_##name] = stats->hot.counters[SM_COUNTER_##name];
     SM_PHASE_COUNTERS(X)
 #undef X
 }
@@ -66,7 +66,7 @@ void sm_interval_open(struct sm_stats *stats, struct sm_node *node, int64_t star
     sm_stats_tracked(stats, interval->entry);
     read_counters(stats, interval->counters);
     sm_crest_clear(&interval->crest);
-    stats->newest_start = interval->start;
+    stats->hot.newest_start = interval->start;
 }
 
 void sm_interval_release(struct sm_stats *stats, uint64_t birth, uint64_t rounded)
@@ -138,5 +138,5 @@ void sm_interval_close(struct sm_stats *stats, unsigned index, int64_t now_ns)
         sm_crest_merge(&stats->intervals[index - 1].crest, &interval->crest);
     memmove(interval, interval + 1, (stats->interval_count - index - 1) * sizeof *interval);
     stats->interval_count--;
-    stats->newest_start = stats->interval_count ? stats->intervals[stats->interval_count - 1].start : 0;
+    stats->hot.newest_start = stats->interval_count ? stats->intervals[stats->interval_count - 1].start : 0;
 }

@@ -93,7 +93,7 @@ bool sm_stats_window_close(struct sm_stats *stats, uint64_t window, int64_t now_
 
 bool sm_stats_phase_copy_open(struct sm_stats *stats, const struct sm_stats *from)
 {
-    SM_ASSERT(stats->interval_count == 0 && !stats->threads);
+    SM_ASSERT(stats->interval_count == 0 && !stats->hot.threads);
     const unsigned count = from->interval_count;
     /* One birth slot is enough: nothing is born between the opens. */
     if (!sm_intervals_reserve(stats, count) || !sm_births_reserve(stats) ||

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stats: levels and counters of one device, and the functions that the hit path calls.
+/* stats: levels and counters of one device: how they are moved, read and reset. What the hit path does is
+ * inline, in hot.h.
  *
- * The five block levels are differences of the sums at the three doors (internal.h); all others are moved by
- * name. Nothing here obtains memory or calls the system after creation. */
+ * The five block levels are differences of the sums at the three doors; all others are moved by name. Nothing
+ * here obtains memory or calls the system after creation. */
 #include "stats/internal.h"
 
 #include "base/log.h"
@@ -23,7 +24,7 @@ struct sm_stats *sm_stats_create(int device, const struct sm_parts *parts)
         return NULL;
     }
     sm_crest_restart(stats);
-    stats->marks = SM_MARK_BOTH;
+    stats->hot.marks = SM_MARK_BOTH;
     return stats;
 }
 
@@ -39,104 +40,7 @@ void sm_stats_destroy(struct sm_stats *stats)
     sm_hostmem_put(stats, sizeof *stats);
 }
 
-/* ---- the hit path
- * -------------------------------------------------------------------------------------------- */
-
-enum sm_kind sm_stats_kind(uint64_t rounded)
-{
-    return rounded <= SM_SPLIT_SMALL_MAX ? SM_KIND_SMALL : SM_KIND_LARGE;
-}
-
-static inline unsigned side_of(enum sm_kind kind)
-{
-    return kind == SM_KIND_LARGE ? SM_SIDE_LARGE : SM_SIDE_SMALL;
-}
-
-static inline struct sm_use use_of(const struct sm_stats *stats, unsigned side)
-{
-    const struct sm_flow *in = &stats->flow[SM_DOOR_ALLOC][side],
-                         *asked = &stats->flow[SM_DOOR_REQUEST][side],
-                         *out = &stats->flow[SM_DOOR_COMPLETE][side];
-    return (struct sm_use){
-        .allocation = in->count - asked->count,
-        .allocated = in->bytes - asked->bytes,
-        .requested = in->requested - out->requested,
-        .active = in->count - out->count,
-        .active_bytes = in->bytes - out->bytes,
-    };
-}
-
-static inline bool rise_to(int64_t *peak, int64_t value)
-{
-    if (__builtin_expect(value <= *peak, 1))
-        return false;
-    *peak = value;
-    return true;
-}
-
-/* Returns: whether allocated bytes are at a new peak. */
-static inline bool rise_all(struct sm_use *peak, const struct sm_use *now)
-{
-    rise_to(&peak->allocation, now->allocation);
-    rise_to(&peak->requested, now->requested);
-    rise_to(&peak->active, now->active);
-    rise_to(&peak->active_bytes, now->active_bytes);
-    return rise_to(&peak->allocated, now->allocated);
-}
-
-static inline void pass_door(struct sm_flow *flow, uint64_t requested, uint64_t rounded)
-{
-    flow->count++;
-    flow->bytes += (int64_t)rounded;
-    flow->requested += (int64_t)requested;
-}
-
-uint32_t sm_stats_alloc(struct sm_stats *stats, enum sm_kind kind, uint64_t requested, uint64_t rounded)
-{
-    const unsigned side = side_of(kind);
-    pass_door(&stats->flow[SM_DOOR_ALLOC][side], requested, rounded);
-
-    const struct sm_use own = use_of(stats, side), other = use_of(stats, !side);
-    const struct sm_use all = {
-        .allocation = own.allocation + other.allocation,
-        .allocated = own.allocated + other.allocated,
-        .requested = own.requested + other.requested,
-        .active = own.active + other.active,
-        .active_bytes = own.active_bytes + other.active_bytes,
-    };
-    rise_all(&stats->peak[kind], &own);
-    if (rise_all(&stats->peak[SM_KIND_ALL], &all))
-        stats->marks |= SM_MARK_ALLOCATED;
-
-    struct sm_birth *birth = &stats->births[stats->birth_now];
-    birth->count++;
-    birth->bytes += (int64_t)rounded;
-    if (__builtin_expect(stats->threads != NULL, 0))
-        sm_thread_alloc(stats, requested, rounded);
-    return stats->birth_now;
-}
-
-void sm_stats_free_request(struct sm_stats *stats, enum sm_kind kind, uint64_t requested, uint64_t rounded,
-                           uint32_t birth)
-{
-    if (stats->marks)
-        sm_crest_note(stats);
-    pass_door(&stats->flow[SM_DOOR_REQUEST][side_of(kind)], requested, rounded);
-
-    struct sm_birth *slot = &stats->births[birth];
-    if (slot->start < stats->newest_start)
-        sm_interval_release(stats, slot->start, rounded);
-    if (__builtin_expect(stats->threads != NULL, 0))
-        sm_thread_free(stats, requested, rounded);
-    slot->bytes -= (int64_t)rounded;
-    if (--slot->count == 0 && birth != stats->birth_now)
-        sm_births_give(stats, birth);
-}
-
-void sm_stats_free_complete(struct sm_stats *stats, enum sm_kind kind, uint64_t requested, uint64_t rounded)
-{
-    pass_door(&stats->flow[SM_DOOR_COMPLETE][side_of(kind)], requested, rounded);
-}
+/* ---- moving ---- */
 
 static void move_one(struct sm_level *level, int64_t delta)
 {
@@ -145,13 +49,13 @@ static void move_one(struct sm_level *level, int64_t delta)
         level->in += delta;
     else
         level->out -= delta;
-    rise_to(&level->peak, level->current);
+    sm_hot_rise(&level->peak, level->current);
 }
 
 void sm_stats_move(struct sm_stats *stats, enum sm_level_id level, enum sm_kind kind, int64_t delta)
 {
     SM_ASSERT(!sm_stats_is_block_level(level));
-    if (level == SM_LEVEL_reserved_bytes && delta < 0 && stats->marks)
+    if (level == SM_LEVEL_reserved_bytes && delta < 0 && stats->hot.marks)
         sm_crest_note(stats);
 
     struct sm_level *all = &stats->moved[level][SM_KIND_ALL];
@@ -161,23 +65,15 @@ void sm_stats_move(struct sm_stats *stats, enum sm_level_id level, enum sm_kind 
     else
         move_one(&stats->moved[level][kind], delta);
 
-    if (level == SM_LEVEL_reserved_bytes && rise_to(&stats->reserved_running, all->current))
-        stats->marks |= SM_MARK_RESERVED;
+    if (level == SM_LEVEL_reserved_bytes && sm_hot_rise(&stats->reserved_running, all->current))
+        stats->hot.marks |= SM_MARK_RESERVED;
 }
 
-void sm_stats_count(struct sm_stats *stats, enum sm_counter_id counter, uint64_t times)
-{
-    stats->counters[counter] += times;
-    if (__builtin_expect(stats->threads != NULL, 0))
-        sm_thread_count(stats, counter, times);
-}
-
-/* ---- reading
- * ------------------------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 
 struct sm_use sm_stats_use(const struct sm_stats *stats, unsigned side)
 {
-    return use_of(stats, side);
+    return sm_hot_use(&stats->hot, side);
 }
 
 bool sm_stats_is_block_level(enum sm_level_id level)
@@ -193,7 +89,8 @@ bool sm_stats_has_pools(const struct sm_stats *stats, enum sm_level_id level)
 
 void sm_stats_tracked(const struct sm_stats *stats, int64_t value[SM_TRACKED_COUNT])
 {
-    const struct sm_use small = use_of(stats, SM_SIDE_SMALL), large = use_of(stats, SM_SIDE_LARGE);
+    const struct sm_use small = sm_hot_use(&stats->hot, SM_SIDE_SMALL),
+                        large = sm_hot_use(&stats->hot, SM_SIDE_LARGE);
     value[SM_TRACKED_allocated] = small.allocated + large.allocated;
     value[SM_TRACKED_requested] = small.requested + large.requested;
     value[SM_TRACKED_active] = small.active_bytes + large.active_bytes;
@@ -208,7 +105,7 @@ static struct sm_flow door_sum(const struct sm_stats *stats, enum sm_door door, 
     for (unsigned side = 0; side < SM_SIDE_COUNT; side++) {
         if (kind == (side == SM_SIDE_SMALL ? SM_KIND_LARGE : SM_KIND_SMALL))
             continue;
-        const struct sm_flow *flow = &stats->flow[door][side], *base = &stats->flow_base[door][side];
+        const struct sm_flow *flow = &stats->hot.flow[door][side], *base = &stats->flow_base[door][side];
         sum.count += flow->count - (since_reset ? base->count : 0);
         sum.bytes += flow->bytes - (since_reset ? base->bytes : 0);
         sum.requested += flow->requested - (since_reset ? base->requested : 0);
@@ -231,7 +128,7 @@ static int64_t field_of(const struct sm_flow *flow, enum sm_level_id level)
 
 static int64_t block_peak(const struct sm_stats *stats, enum sm_level_id level, enum sm_kind kind)
 {
-    const struct sm_use *peak = &stats->peak[kind];
+    const struct sm_use *peak = &stats->hot.peak[kind];
     const int64_t *folded = stats->total.peak;
     const bool all = kind == SM_KIND_ALL; /* then *peak is only the running part of the tracked ones */
     switch (level) {
@@ -274,11 +171,10 @@ const struct sm_level *sm_stats_level(const struct sm_stats *stats, enum sm_leve
 
 uint64_t sm_stats_counter(const struct sm_stats *stats, enum sm_counter_id counter)
 {
-    return stats->counters[counter] - stats->counter_base[counter];
+    return stats->hot.counters[counter] - stats->counter_base[counter];
 }
 
-/* ---- resets
- * -------------------------------------------------------------------------------------------------- */
+/* ---- resets ---- */
 
 void sm_stats_reset_peaks(struct sm_stats *stats)
 {
@@ -286,11 +182,11 @@ void sm_stats_reset_peaks(struct sm_stats *stats)
     sm_crest_fold(stats);
     sm_crest_restart(stats);
 
-    struct sm_use *all = &stats->peak[SM_KIND_ALL];
-    stats->peak[SM_KIND_SMALL] = use_of(stats, SM_SIDE_SMALL);
-    stats->peak[SM_KIND_LARGE] = use_of(stats, SM_SIDE_LARGE);
-    all->allocation = stats->peak[SM_KIND_SMALL].allocation + stats->peak[SM_KIND_LARGE].allocation;
-    all->active = stats->peak[SM_KIND_SMALL].active + stats->peak[SM_KIND_LARGE].active;
+    struct sm_use *all = &stats->hot.peak[SM_KIND_ALL];
+    stats->hot.peak[SM_KIND_SMALL] = sm_hot_use(&stats->hot, SM_SIDE_SMALL);
+    stats->hot.peak[SM_KIND_LARGE] = sm_hot_use(&stats->hot, SM_SIDE_LARGE);
+    all->allocation = stats->hot.peak[SM_KIND_SMALL].allocation + stats->hot.peak[SM_KIND_LARGE].allocation;
+    all->active = stats->hot.peak[SM_KIND_SMALL].active + stats->hot.peak[SM_KIND_LARGE].active;
     for (unsigned level = 0; level < SM_LEVEL_COUNT; level++)
         for (unsigned kind = 0; kind < SM_KIND_COUNT; kind++)
             stats->moved[level][kind].peak = stats->moved[level][kind].current;
@@ -298,8 +194,8 @@ void sm_stats_reset_peaks(struct sm_stats *stats)
 
 void sm_stats_reset_totals(struct sm_stats *stats)
 {
-    memcpy(stats->flow_base, stats->flow, sizeof stats->flow);
-    memcpy(stats->counter_base, stats->counters, sizeof stats->counters);
+    memcpy(stats->flow_base, stats->hot.flow, sizeof stats->hot.flow);
+    memcpy(stats->counter_base, stats->hot.counters, sizeof stats->hot.counters);
     for (unsigned level = 0; level < SM_LEVEL_COUNT; level++)
         for (unsigned kind = 0; kind < SM_KIND_COUNT; kind++) {
             struct sm_level *moved = &stats->moved[level][kind];

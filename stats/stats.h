@@ -55,17 +55,17 @@ struct sm_stats *sm_stats_create(int device, const struct sm_parts *parts);
 void sm_stats_destroy(struct sm_stats *stats);
 
 /* SM_KIND_SMALL or SM_KIND_LARGE for a block of this rounded size. */
-enum sm_kind sm_stats_kind(uint64_t rounded);
+static inline enum sm_kind sm_stats_kind(uint64_t rounded);
 
 /* A block was handed out. Returns: the birth stamp to keep in the block (it tells later in which phases it was born). */
-uint32_t sm_stats_alloc(struct sm_stats *stats, enum sm_kind kind, uint64_t requested, uint64_t rounded);
+static inline uint32_t sm_stats_alloc(struct sm_stats *stats, enum sm_kind kind, uint64_t requested, uint64_t rounded);
 /* Its free was requested / completed (in one go when nothing is pending: call both). Call before the heap changes. */
-void sm_stats_free_request(struct sm_stats *stats, enum sm_kind kind, uint64_t requested, uint64_t rounded,
+static inline void sm_stats_free_request(struct sm_stats *stats, enum sm_kind kind, uint64_t requested, uint64_t rounded,
                            uint32_t birth);
-void sm_stats_free_complete(struct sm_stats *stats, enum sm_kind kind, uint64_t requested, uint64_t rounded);
+static inline void sm_stats_free_complete(struct sm_stats *stats, enum sm_kind kind, uint64_t requested, uint64_t rounded);
 /* Any other level moved by delta. kind SM_KIND_ALL moves only "all"; else the kind and "all". */
 void sm_stats_move(struct sm_stats *stats, enum sm_level_id level, enum sm_kind kind, int64_t delta);
-void sm_stats_count(struct sm_stats *stats, enum sm_counter_id counter, uint64_t times);
+static inline void sm_stats_count(struct sm_stats *stats, enum sm_counter_id counter, uint64_t times);
 
 const struct sm_level *sm_stats_level(const struct sm_stats *stats, enum sm_level_id level, enum sm_kind kind);
 uint64_t sm_stats_counter(const struct sm_stats *stats, enum sm_counter_id counter);
@@ -130,5 +130,7 @@ bool sm_stats_find(struct sm_stats *stats, const char *name, int64_t *value);
  * = all where both are kept, allocated <= active <= reserved, sum of parts = reserved, requested_live + rounding = allocated,
  * pending = active - allocated, and the open phases' running sums. Returns: SEAM_OK, or SEAM_E_STATE with the first that fails. */
 seam_result sm_stats_validate(const struct sm_stats *stats, struct sm_error *error);
+
+#include "stats/hot.h"
 
 #endif

@@ -43,7 +43,7 @@ uint64_t sm_stats_thread_self(void)
 
 static struct sm_thread *find_thread(const struct sm_stats *stats, uint64_t id)
 {
-    struct sm_thread *thread = stats->threads;
+    struct sm_thread *thread = stats->hot.threads;
     while (thread && thread->id != id)
         thread = thread->next;
     return thread;
@@ -112,8 +112,8 @@ static struct sm_thread *add_thread(struct sm_stats *stats, uint64_t id)
 {
     struct sm_thread *thread = sm_slab_take(&stats->thread_slab);
     thread->id = id;
-    thread->next = stats->threads;
-    stats->threads = thread;
+    thread->next = stats->hot.threads;
+    stats->hot.threads = thread;
     return thread;
 }
 
@@ -162,7 +162,7 @@ static void frame_figures(const struct sm_thread *thread, const struct frame *fr
 bool sm_thread_open_figures(const struct sm_stats *stats, const struct sm_node *node, unsigned nth,
                             int64_t now_ns, int64_t figure[SM_FIGURE_COUNT])
 {
-    for (const struct sm_thread *thread = stats->threads; thread; thread = thread->next) {
+    for (const struct sm_thread *thread = stats->hot.threads; thread; thread = thread->next) {
         int64_t peak[NET_COUNT] = {thread->running[NET_ALLOCATED], thread->running[NET_REQUESTED]};
         for (const struct frame *frame = thread->top; frame; frame = frame->below) {
             raise_to(peak, frame->peak); /* what newer frames saw, this one saw too */
@@ -179,7 +179,7 @@ bool sm_thread_open_figures(const struct sm_stats *stats, const struct sm_node *
 
 static void remove_thread(struct sm_stats *stats, struct sm_thread *thread)
 {
-    struct sm_thread **link = &stats->threads;
+    struct sm_thread **link = &stats->hot.threads;
     while (*link != thread)
         link = &(*link)->next;
     *link = thread->next;
@@ -221,7 +221,7 @@ void sm_threads_fini(struct sm_stats *stats)
 {
     sm_slab_fini(&stats->thread_slab);
     sm_slab_fini(&stats->frame_slab);
-    stats->threads = NULL;
+    stats->hot.threads = NULL;
 }
 
 /* Outermost first. */
@@ -245,7 +245,7 @@ bool sm_threads_copy(struct sm_stats *stats, const struct sm_stats *from)
     if (!sm_slab_reserve(&stats->thread_slab, from->thread_slab.count) ||
         !sm_slab_reserve(&stats->frame_slab, from->frame_slab.count))
         return false;
-    for (const struct sm_thread *thread = from->threads; thread; thread = thread->next)
+    for (const struct sm_thread *thread = from->hot.threads; thread; thread = thread->next)
         copy_frames(stats, thread->id, thread->top);
     return true;
 }

@@ -34,7 +34,7 @@ static seam_result check_parts(const struct sm_stats *stats, struct sm_error *er
     sm_stats_tracked(stats, level);
     for (unsigned side = 0; side < SM_SIDE_COUNT; side++)
         requested_live +=
-            stats->flow[SM_DOOR_ALLOC][side].requested - stats->flow[SM_DOOR_REQUEST][side].requested;
+            stats->hot.flow[SM_DOOR_ALLOC][side].requested - stats->hot.flow[SM_DOOR_REQUEST][side].requested;
 
     const int64_t *part = stats->parts->bytes;
     for (unsigned i = 0; i < SM_PART_COUNT; i++) {
@@ -72,11 +72,11 @@ static seam_result check_births(const struct sm_stats *stats, struct sm_error *e
 {
     int64_t count = 0, bytes = 0;
     for (uint32_t i = 0; i < stats->birth_used; i++) {
-        if (stats->births[i].count < 0 || stats->births[i].bytes < 0)
+        if (stats->hot.births[i].count < 0 || stats->hot.births[i].bytes < 0)
             return FAIL(error, "statistics of device %d: more blocks died than were born in slot %" PRIu32,
                         stats->device, i);
-        count += stats->births[i].count;
-        bytes += stats->births[i].bytes;
+        count += stats->hot.births[i].count;
+        bytes += stats->hot.births[i].bytes;
     }
     const struct sm_use small = sm_stats_use(stats, SM_SIDE_SMALL),
                         large = sm_stats_use(stats, SM_SIDE_LARGE);
@@ -103,9 +103,9 @@ static seam_result check_intervals(const struct sm_stats *stats, struct sm_error
         newest = interval->start;
         phases += !interval->is_window;
         for (uint32_t b = 0; b < stats->birth_used; b++)
-            if (stats->births[b].start >= interval->start) {
-                count += stats->births[b].count;
-                bytes += stats->births[b].bytes;
+            if (stats->hot.births[b].start >= interval->start) {
+                count += stats->hot.births[b].count;
+                bytes += stats->hot.births[b].bytes;
             }
         sm_interval_carried(stats, i, &said_count, &said_bytes);
         if (count != said_count || bytes != said_bytes)
@@ -115,7 +115,7 @@ static seam_result check_intervals(const struct sm_stats *stats, struct sm_error
                         stats->device, interval->is_window ? "window" : "phase", interval->node->name, count,
                         bytes, said_count, said_bytes);
     }
-    if (newest != stats->newest_start || phases != stats->phase_depth)
+    if (newest != stats->hot.newest_start || phases != stats->phase_depth)
         return FAIL(error, "statistics of device %d: the list of open phases is not what the hit path knows",
                     stats->device);
     return SEAM_OK;
@@ -127,9 +127,9 @@ static seam_result check_running(const struct sm_stats *stats, struct sm_error *
     int64_t now[SM_TRACKED_COUNT];
     sm_stats_tracked(stats, now);
     const int64_t running[SM_TRACKED_COUNT] = {
-        [SM_TRACKED_allocated] = stats->peak[SM_KIND_ALL].allocated,
-        [SM_TRACKED_requested] = stats->peak[SM_KIND_ALL].requested,
-        [SM_TRACKED_active] = stats->peak[SM_KIND_ALL].active_bytes,
+        [SM_TRACKED_allocated] = stats->hot.peak[SM_KIND_ALL].allocated,
+        [SM_TRACKED_requested] = stats->hot.peak[SM_KIND_ALL].requested,
+        [SM_TRACKED_active] = stats->hot.peak[SM_KIND_ALL].active_bytes,
         [SM_TRACKED_reserved] = stats->reserved_running,
     };
     for (unsigned i = 0; i < SM_TRACKED_COUNT; i++)
