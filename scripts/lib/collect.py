@@ -34,6 +34,13 @@ class Tally:
     failed: list = field(default_factory=list)
     skipped: list = field(default_factory=list)  # (name, reason)
 
+    def skip(self, name, reason):
+        """A skip that tells no reason hides something: it fails."""
+        if reason:
+            self.skipped.append((name, reason))
+        else:
+            self.failed.append(f"{name}: skipped without a reason")
+
     def add(self, other):
         self.passed += other.passed
         self.failed += other.failed
@@ -63,12 +70,13 @@ def read_tap(name, text):
                 as_cmocka = found[1] == "not ok"
                 label = f"{name}: {skip[1].strip()}" if as_cmocka else label
                 reason = before if as_cmocka else skip[1].strip()
-                tally.skipped.append((label, reason or "no reason was given"))
+                tally.skip(label, reason)
             elif found[1] == "ok":
                 tally.passed.append(label)
             else:
                 tally.failed.append(label)
-        if line.strip() and not line.startswith("#"):
+            before = ""
+        elif line.strip() and not line.startswith("#"):
             before = line.strip()
     if run < planned:
         tally.failed.append(f"{name}: {planned - run} of {planned} planned tests did not report")
@@ -90,7 +98,7 @@ def read_ctest_case(stage, case):
         if "SKIP_RETURN_CODE" not in message and "SKIP_REGULAR_EXPRESSION" not in message:
             tally.failed.append(f"{name}: not run ({message or status})")
         elif not tally.skipped:
-            tally.skipped.append((name, last_line(NOT_XML.sub("", output)) or "no reason was given"))
+            tally.skip(name, last_line(NOT_XML.sub("", output)))
     elif not tally.failed:
         failure = case.find("failure")
         tally.failed.append(f"{name}: {(failure.get('message') if failure is not None else '') or 'failed'}")
@@ -104,7 +112,7 @@ def read_pytest_case(stage, case):
     if case.find("failure") is not None or case.find("error") is not None:
         tally.failed.append(name)
     elif skip is not None:
-        tally.skipped.append((name, " ".join((skip.get("message") or "no reason was given").split())))
+        tally.skip(name, " ".join((skip.get("message") or "").split()))
     else:
         tally.passed.append(name)
     return tally

@@ -70,6 +70,12 @@ class Collect(unittest.TestCase):
         self.assertIn("unit: b (no device here)", told)
         self.assertIn("gpu (no GPU)", told)
 
+    def test_skip_without_a_reason_fails(self):
+        output = "1..2\nok 1 - a\nnot ok 2 # SKIP b\n"
+        skipped = "<skipped message='SKIP_RETURN_CODE=77'/>"
+        self.stage("1", "ctest", 0, suite(case("unit", "run", output), case("gpu", "notrun", "", skipped)))
+        self.expect(1, 2, 0)
+
     def test_program_that_was_not_found(self):
         self.stage("1", "ctest", 0, suite(case("a", "run"), case("b", "notrun", "", "<skipped message='no file'/>")))
         self.expect(1, 1, 0)

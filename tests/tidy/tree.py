@@ -3,6 +3,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -80,15 +81,13 @@ class Rule:
 
 def listed_paths() -> list[str]:
     """What git tracks or would track; in an unpacked archive, every file outside build/."""
-    git = subprocess.run(
-        ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        capture_output=True,
-    )
-    if git.returncode == 0:
+    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    git = subprocess.run(command, capture_output=True) if shutil.which("git") else None
+    if git and git.returncode == 0:
         return sorted(path for path in git.stdout.decode().split("\0") if path and (ROOT / path).is_file())
     paths = []
     for folder, folders, files in os.walk(ROOT):
-        folders[:] = [name for name in folders if name not in ("build", ".git", "__pycache__")]
+        folders[:] = [name for name in folders if name == ".ci" or not name.startswith((".", "build", "__py"))]
         paths += [str((Path(folder) / name).relative_to(ROOT)) for name in files]
     return sorted(paths)
 
