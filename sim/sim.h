@@ -95,8 +95,11 @@ SIM_CONTROL void sim_deinitialise(void);
  */
 SIM_CONTROL uint64_t sim_calls(const char *name);
 SIM_CONTROL uint64_t sim_calls_total(void);
-/* Calls that were answered "not supported" because the simulator does not implement them. */
+/* Calls that were answered "not supported" because the simulator does not implement them; those that a library
+ * on top of the driver (a math library, say) reported with sim_note_unsupported are among them. */
 SIM_CONTROL uint64_t sim_calls_unsupported(void);
+/* Counts a call of a library's function that has no answer, by name, under "unsupported_calls". */
+SIM_CONTROL void sim_note_unsupported(const char *name);
 /* Modelled nanoseconds spent in calls of one function (NULL: in all). */
 SIM_CONTROL uint64_t sim_driver_ns(const char *name);
 

@@ -5,6 +5,7 @@
 #include "sim/core/config.h"
 #include "sim/core/context.h"
 #include "sim/core/faults.h"
+#include "sim/core/refused.h"
 #include <string.h>
 
 _Atomic int sim_state;
@@ -86,6 +87,7 @@ void sim_calls_reset(void)
             atomic_store_explicit(&counts[device][call], 0, memory_order_relaxed);
         atomic_store_explicit(&unsupported[call], 0, memory_order_relaxed);
     }
+    sim_refused_reset();
 }
 
 uint64_t sim_calls(const char *name)
@@ -111,5 +113,9 @@ uint64_t sim_calls_unsupported(void)
     uint64_t sum = 0;
     for (int call = 0; call < SIM_CALL_COUNT; call++)
         sum += sim_call_unsupported_count(call);
+    const char *name;
+    uint64_t count;
+    for (size_t i = 0; sim_refused(i, &name, &count); i++)
+        sum += count;
     return sum;
 }

@@ -10,6 +10,7 @@
 #include "sim/core/lock.h"
 #include "sim/core/memory.h"
 #include "sim/core/pool.h"
+#include "sim/core/refused.h"
 #include "sim/core/table.h"
 #include <stdlib.h>
 
@@ -120,6 +121,10 @@ static size_t lay_out(char *buffer, size_t size)
     for (int call = 0; call < SIM_CALL_COUNT; call++)
         if (sim_call_unsupported_count(call))
             put(&emit, sim_call_names[call], sim_call_unsupported_count(call), SM_UNIT_COUNT);
+    const char *name;
+    uint64_t count;
+    for (size_t i = 0; sim_refused(i, &name, &count); i++)
+        put(&emit, name, count, SM_UNIT_COUNT);
     sm_emit_object_close(&emit);
     put(&emit, "faults", sim_fail_hits(), SM_UNIT_COUNT);
     put_live(&emit);

@@ -42,6 +42,20 @@ static void note_write(uint64_t base, uint64_t size)
     }
 }
 
+/* What was copied from bytes that a kernel may have written is as little known as they are. */
+static void forget_write(uint64_t base, uint64_t size)
+{
+    struct sim_piece pieces[4];
+    size_t count = sm_min(sim_memory_pieces(base, size, pieces, 4), 4);
+    for (size_t i = 0; i < count; i++)
+        for (unsigned k = 0; k < WRITES; k++) {
+            struct sim_piece *w = &writes[k].piece;
+            if (w->id == pieces[i].id && w->offset < pieces[i].offset + pieces[i].size &&
+                pieces[i].offset < w->offset + w->size)
+                w->size = 0;
+        }
+}
+
 static bool is_known(uint64_t base, uint64_t size)
 {
     struct sim_piece p;
@@ -169,12 +183,15 @@ void sim_transfer_run(const struct sim_transfer *t, int device)
     if (sim_transfer_check(t, device))
         return;
     uint64_t src = t->staged ? (uint64_t)(uintptr_t)t->staged : t->src;
+    bool known = !t->src_device || is_known(src, sim_transfer_span(t->width, t->height, t->src_pitch));
     for (uint64_t row = 0; row < t->height; row++) {
         if (t->element)
             fill_row(t, t->dst + row * t->dst_pitch);
         else
             copy_row(t, t->dst + row * t->dst_pitch, src + row * t->src_pitch);
     }
-    if (t->dst_device)
+    if (t->dst_device && known)
         note_write(t->dst, sim_transfer_span(t->width, t->height, t->dst_pitch));
+    else if (t->dst_device)
+        forget_write(t->dst, sim_transfer_span(t->width, t->height, t->dst_pitch));
 }

@@ -3,7 +3,8 @@
  *
  * Kernels do nothing, so a program that reads back a few bytes (a count, a loss) would get whatever lay
  * there, and might take it for an enormous size. Therefore a read of at most 16 bytes from the device gives
- * zeros once a kernel has been launched, unless just those bytes were written by a copy or fill since.
+ * zeros once a kernel has been launched, unless just those bytes were written since by a fill, or by a copy
+ * of bytes that are known in the same way.
  *
  * No path here may make memory resident that nobody wrote: zeros over whole pages give the pages back, and
  * what was never written is neither read through a mapping nor copied. Protected by: the core lock. */

@@ -9,7 +9,7 @@
 #include <library_types.h>
 
 struct handle {
-    CUstream stream;
+    CUstream stream; /* first: mathlib_set_stream */
     int pointer_mode, math_mode;
 };
 

@@ -16,6 +16,8 @@ A table has a head and then one line for each function or group of functions:
     NAMES  new K                   writes a new handle to where argument K points
     NAMES  delete K                gives back the handle that argument K is
     NAMES  int|int64|size K = X    writes X to where argument K points, unless that is NULL; "; " between several
+    NAMES  stream K                keeps argument K as the stream of the handle that is argument 0
+    NAMES  status K [* aN]         writes zeros, one or aN ints, to device memory at argument K, on that stream
     NAMES  returns X               returns X
     NAMES  text "X"                returns a text
     NAMES  own                     is written by hand, in the source file
@@ -78,6 +80,11 @@ def parse_action(action):
         return [f"*(void **)a{match[1]} = mathlib_new();"]
     if match := re.fullmatch(r"delete (\d+)", action):
         return [f"mathlib_delete((void *)a{match[1]});"]
+    if match := re.fullmatch(r"stream (\d+)", action):
+        return [f"mathlib_set_stream((void *)a0, (CUstream)a{match[1]});"]
+    if match := re.fullmatch(r"status (\d+)(?: \* a(\d+))?", action):
+        count = f"(int)a{match[2]}" if match[2] else "1"
+        return [f"mathlib_succeed((void *)a0, (CUdeviceptr)a{match[1]}, {count});"]
     if match := re.fullmatch(r"returns ([0-9+*()]+)", action):
         return [f"return {match[1]};"]
     if match := re.fullmatch(r'text ("[^"\\]*")', action):
@@ -126,8 +133,9 @@ def read_imports(readelf, files):
 
 
 def torch_files(folder):
-    folder = Path(folder)
-    return [path for path in sorted(folder.glob("lib/lib*.so*")) + sorted(folder.glob("_C*.so"))]
+    """The shared objects of a PyTorch installation."""
+    files = sorted(Path(folder).glob("lib/lib*.so*")) + sorted(Path(folder).glob("_C*.so"))
+    return files or sys.exit(f"no PyTorch in {folder}")
 
 
 def share_out(symbols, needed, tables):

@@ -21,6 +21,17 @@ void mathlib_delete(void *block)
     free(block);
 }
 
+void mathlib_set_stream(void *handle, CUstream stream)
+{
+    *(CUstream *)handle = stream;
+}
+
+void mathlib_succeed(const void *handle, CUdeviceptr status, int count)
+{
+    if (status && count > 0)
+        cuMemsetD32Async(status, 0, (size_t)count, *(const CUstream *)handle);
+}
+
 long mathlib_refuse(const char *name, long status)
 {
     sim_note_unsupported(name);

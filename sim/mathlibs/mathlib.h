@@ -17,6 +17,13 @@ void *mathlib_new(void);
 /* Gives a block of mathlib_new back; NULL is nothing. Thread: any. */
 void mathlib_delete(void *block);
 
+/* A handle's stream is the first thing in it. */
+void mathlib_set_stream(void *handle, CUstream stream);
+
+/* Says on the handle's stream that `count` problems were solved: zeros in device memory, where a library's
+ * kernel would put the status that its caller reads back. NULL is nothing. Thread: any. */
+void mathlib_succeed(const void *handle, CUdeviceptr status, int count);
+
 /* Counts a call of a function that has no answer, in the device's record under "unsupported_calls".
  * Returns: status. Thread: any. */
 long mathlib_refuse(const char *name, long status);

@@ -35,8 +35,7 @@ def after_torch(torch):
     torch.backends.cudnn.enabled = False
     if SAID not in os.environ:
         os.environ[SAID] = "1"
-        print("seamalloc: simulated CUDA device; kernels compute nothing; torch.backends.cudnn.enabled = False",
-              file=sys.stderr)
+        print("seamalloc: torch.backends.cudnn.enabled = False (the simulated device has no cuDNN)", file=sys.stderr)
 
 
 if not any(isinstance(finder, TorchFinder) for finder in sys.meta_path):

@@ -75,7 +75,8 @@ def test_convolutions_and_recurrent_layers_run_without_cudnn(tour):
 
 
 def test_the_environment_says_once_what_it_is(tour):
-    assert tour[3].count("simulated CUDA device") == 1
+    assert tour[3].count("torch.backends.cudnn.enabled = False") == 1
+    assert tour[3].count("simulated CUDA device, 1 x 8192 MiB") == 1
 
 
 def test_streams_and_events_complete(tour):
