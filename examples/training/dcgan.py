@@ -8,7 +8,6 @@ A plain PyTorch script: it runs under any allocator. With seamalloc its phases a
 """
 
 import argparse
-from contextlib import nullcontext
 
 import torch
 from torch import nn
@@ -16,7 +15,7 @@ from torch import nn
 try:
     from seamalloc import phase
 except ImportError:
-    phase = nullcontext
+    from contextlib import nullcontext as phase
 
 BATCH = 64
 NOISE = 100  # length of the generator's input

@@ -10,7 +10,6 @@ from a seed, so that two runs ask for the same memory. The tokens are random: wh
 import argparse
 import random
 from collections.abc import Iterator
-from contextlib import nullcontext
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 try:
     from seamalloc import phase
 except ImportError:
-    phase = nullcontext
+    from contextlib import nullcontext as phase
 
 VOCABULARY = 50304
 LENGTH_MIN, LENGTH_MAX = 64, 1024

@@ -10,33 +10,30 @@ from __future__ import annotations
 import datetime
 import json
 import shutil
-import signal
 import sys
 import tempfile
 from pathlib import Path
-from types import FrameType
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 import tables
-from runs import ALLOCATORS, ROOT, Machine, Run, RunError, describe_machine, run_script
+from runs import ALLOCATORS, ROOT, Machine, Run, RunError, describe_machine, interrupts, run_script
 
 SCRIPTS = ROOT / "examples" / "training"
 RESULTS = ROOT / "build" / "demo"
-QUICK = [("dcgan.py", [])]
+QUICK: list[tuple[str, list[str]]] = [("dcgan.py", [])]
 WHOLE = [*QUICK, ("gpt.py", [])]
 COLUMNS_MIN = 110  # what the widest table needs
 LINE_COLUMNS_MAX = 70
 INTERRUPTED = 130
+PLAIN: dict[str, Any] = {"markup": False, "soft_wrap": True}
 
 out = Console(width=None if Console().width >= COLUMNS_MIN else COLUMNS_MIN, highlight=False)
 err = Console(stderr=True, highlight=False)
-
-
-def stop_as_interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def run_all(jobs: list[tuple[str, list[str]]], machine: Machine, folder: Path) -> list[Run]:
@@ -53,10 +50,10 @@ def run_all(jobs: list[tuple[str, list[str]]], machine: Machine, folder: Path) -
                     progress.update(task, description=f"{what}: {line[:LINE_COLUMNS_MAX]}")
 
                 if not err.is_terminal:
-                    err.print(f"[demo] {what} ...", markup=False)
+                    err.print(f"[demo] {what} ...", **PLAIN)
                 run = run_script(SCRIPTS / name, arguments, allocator, machine, folder, tell)
                 progress.remove_task(task)
-                err.print(f"[demo] {what}: {run.seconds:.1f} s", markup=False)
+                err.print(f"[demo] {what}: {run.seconds:.1f} s", **PLAIN)
                 runs.append(run)
     return runs
 
@@ -71,49 +68,54 @@ def document(runs: list[Run], machine: Machine) -> dict[str, object]:
     }
 
 
+def print_table(table: Table) -> None:
+    """The title by itself, since it may be wider than the table."""
+    title, table.title = table.title, None
+    out.print(title, **PLAIN)
+    out.print(table)
+
+
 def show(runs: list[Run], machine: Machine) -> None:
     scripts = list(dict.fromkeys(run.script for run in runs))
     for script in scripts:
         of_script = [run for run in runs if run.script == script]
         if any(tables.memory_lines(run) for run in of_script):
-            out.print(tables.line_by_line(of_script, machine))
-    out.print(tables.comparison(runs, machine))
+            print_table(tables.line_by_line(of_script, machine))
+    print_table(tables.comparison(runs, machine))
     for note in tables.comparison_notes(runs, machine):
-        out.print(f"  {note}", markup=False, soft_wrap=True)
+        out.print(f"  {note}", **PLAIN)
     out.print()
     for run in runs:
         if run.allocator == "seamalloc":
-            out.print(tables.phase_levels(run, machine))
-            out.print(tables.phase_gaps(run, machine))
+            print_table(tables.phase_levels(run, machine))
+            print_table(tables.phase_gaps(run, machine))
 
 
-def complaints(runs: list[Run]) -> list[str]:
-    """What a run did that it must not, although it came to its end."""
-    found = []
+def judge(runs: list[Run]) -> bool:
+    """Says what a run did that it should not have done, although it came to its end; whether the demo is good."""
+    good = True
     for run in runs:
         what = f"{run.script} under {run.allocator}"
         if run.violations:
-            first = run.violations[0]
-            found.append(f"{what} broke {len(run.violations)} rules of the driver; the first: {first['text']}")
+            count, first = len(run.violations), run.violations[0]["text"]
+            err.print(f"[demo] error: {what} broke {count} rules of the driver; the first: {first}", **PLAIN)
+            good = False
         if run.unsupported_calls:
             names = ", ".join(sorted(run.unsupported_calls))
-            found.append(f"{what} called what the simulated device does not have: {names}")
-    return found
+            err.print(f"[demo] warning: {what} asked for what the simulated device does not have: {names}", **PLAIN)
+    return good
 
 
 def demo(quick: bool, file: Path | None, folder: Path) -> int:
     machine = describe_machine(folder)
-    out.print(f"[demo] on: {machine.text()}, {machine.device_bytes >> 20} MiB", markup=False)
+    out.print(f"[demo] on: {machine.text()}, {machine.device_bytes >> 20} MiB", **PLAIN)
     runs = run_all(QUICK if quick else WHOLE, machine, folder)
     show(runs, machine)
     results = folder / "demo.json"
     results.write_text(json.dumps(document(runs, machine), indent=1) + "\n")
     if file is not None:
         shutil.copyfile(results, file)
-    found = complaints(runs)
-    for complaint in found:
-        err.print(f"[demo] error: {complaint}", markup=False)
-    return 1 if found else 0
+    return 0 if judge(runs) else 1
 
 
 def keep(folder: Path, results: Path) -> None:
@@ -136,27 +138,26 @@ def main(quick: bool, file: Path | None, results: Path) -> None:
     """Run the training scripts under PyTorch's native allocator, its expandable segments, and seamalloc."""
     if file is not None and not file.absolute().parent.is_dir():
         raise click.BadParameter(f"the folder of {file} does not exist", param_hint="--json")
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, stop_as_interrupt)
+    interrupts.install()
     results.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="demo-", dir=results.parent))
     folder.chmod(0o755)
     try:
         code = demo(quick, file, folder)
     except RunError as error:
-        err.print(f"[demo] error: {error}", markup=False)
+        err.print(f"[demo] error: {error}", **PLAIN)
         keep(folder, results)
-        err.print(f"[demo] what the runs left is in {results}", markup=False)
+        err.print(f"[demo] what the runs left is in {results}", **PLAIN)
         sys.exit(1)
     except KeyboardInterrupt:
         shutil.rmtree(folder, ignore_errors=True)
-        err.print("[demo] stopped")
+        err.print("[demo] stopped", **PLAIN)
         sys.exit(INTERRUPTED)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     keep(folder, results)
-    out.print(f"[demo] results as JSON: {file or results / 'demo.json'}", markup=False, soft_wrap=True)
+    out.print(f"[demo] results as JSON: {file or results / 'demo.json'}", **PLAIN)
     sys.exit(code)
 
 

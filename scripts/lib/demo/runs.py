@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
@@ -33,6 +34,36 @@ MEMORY_CALLS = frozenset(
     " cuMemCreate cuMemRelease cuMemMap cuMemUnmap cuMemSetAccess cuMemAddressReserve cuMemAddressFree cuMemGetInfo"
     " cuMemRetainAllocationHandle".split()
 )
+
+
+class Interrupts:
+    """Signals that end the demo, as KeyboardInterrupt; never while a process is being started, which would be lost."""
+
+    SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def __init__(self) -> None:
+        self.held = self.came = False
+
+    def install(self) -> None:
+        for number in self.SIGNALS:
+            signal.signal(number, self.handle)
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        self.came = True
+        if not self.held:
+            raise KeyboardInterrupt
+
+    def hold(self) -> None:
+        self.held = True
+
+    def release(self) -> None:
+        """Raises what came while signals were held."""
+        self.held = False
+        if self.came:
+            raise KeyboardInterrupt
+
+
+interrupts = Interrupts()
 
 
 class RunError(Exception):
@@ -142,20 +173,27 @@ def stop(process: subprocess.Popen[str]) -> None:
 def execute(command: list[str], env: dict[str, str], log: Path, progress: Callable[[str], None]) -> list[str]:
     """Runs a command in a group of processes of its own; its lines are kept and shown as progress."""
     lines = []
+    process = None
     with log.open("w") as errors:
-        process = subprocess.Popen(
-            command, env=env, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL, text=True,
-            start_new_session=True,
-        )
-        assert process.stdout is not None
+        interrupts.hold()
         try:
+            process = subprocess.Popen(
+                command, env=env, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL, text=True,
+                start_new_session=True,
+            )
+            interrupts.release()
+            assert process.stdout is not None
             for line in process.stdout:
                 lines.append(line.rstrip("\n"))
                 progress(lines[-1])
             code = process.wait()
         except BaseException:
-            stop(process)
+            interrupts.hold()
+            if process is not None:
+                stop(process)
             raise
+        finally:
+            interrupts.held = False
     if code != 0:
         how = f"exit code {code}" if code > 0 else f"signal {signal.Signals(-code).name}"
         said = log.read_text(errors="replace").splitlines() or lines
