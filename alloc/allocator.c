@@ -233,8 +233,9 @@ static seam_result validate_device(struct sm_device *device, struct sm_error *er
         uint64_t heap;
     } same[] = {
         {SM_LEVEL_reserved_bytes, "reserved_bytes", heap->reserved},
-        {SM_LEVEL_segment, "segment", heap->segments},
-        {SM_LEVEL_inactive_split, "inactive_split", heap->held_ranges},
+        {SM_LEVEL_segment, "segment", heap->counts[0].segments + heap->counts[1].segments},
+        {SM_LEVEL_inactive_split, "inactive_split",
+         heap->counts[0].held_ranges + heap->counts[1].held_ranges},
         {SM_LEVEL_handles, "handles", heap->handles},
         {SM_LEVEL_reserved_address_bytes, "reserved_address_bytes", heap->address_bytes},
         {SM_LEVEL_allocation, "allocation", heap->index.count},

@@ -285,20 +285,24 @@ struct sm_home *sm_device_home(struct sm_device *device, struct sm_stream *strea
 }
 
 /* Moves a level of the statistics to where the heap's sum is now. */
-static void follow(struct sm_device *device, enum sm_level_id level, uint64_t *told, uint64_t now)
+static void follow(struct sm_device *device, enum sm_level_id level, enum sm_kind kind, uint64_t *told,
+                   uint64_t now)
 {
     if (*told != now)
-        sm_stats_move(device->stats, level, SM_KIND_ALL, (int64_t)(now - *told));
+        sm_stats_move(device->stats, level, kind, (int64_t)(now - *told));
     *told = now;
 }
 
 void sm_device_tell(struct sm_device *device)
 {
     const struct sm_heap *heap = &device->heap;
-    follow(device, SM_LEVEL_segment, &device->told_segments, heap->segments);
-    follow(device, SM_LEVEL_inactive_split, &device->told_held_ranges, heap->held_ranges);
-    follow(device, SM_LEVEL_inactive_split_bytes, &device->told_held,
-           (uint64_t)heap->parts.bytes[SM_PART_held_free]);
+    for (int i = 0; i < 2; i++) {
+        const struct sm_heap_counts *now = &heap->counts[i];
+        enum sm_kind kind = i ? SM_KIND_SMALL : SM_KIND_LARGE;
+        follow(device, SM_LEVEL_segment, kind, &device->told[i].segments, now->segments);
+        follow(device, SM_LEVEL_inactive_split, kind, &device->told[i].held_ranges, now->held_ranges);
+        follow(device, SM_LEVEL_inactive_split_bytes, kind, &device->told[i].held, now->held);
+    }
     if (device->told_splits != heap->splits)
         sm_stats_count(device->stats, SM_COUNTER_splits, heap->splits - device->told_splits);
     if (device->told_merges != heap->merges)

@@ -109,8 +109,8 @@ struct sm_device {
     uint64_t live_peak; /* bytes of LIVE and PENDING blocks; no reset touches it */
     uint64_t limit;     /* bytes; SM_UNLIMITED for none */
     double fraction;
-    uint64_t told_segments, told_held_ranges, told_held, told_splits,
-        told_merges; /* what the statistics know */
+    struct sm_heap_counts told[2]; /* what the statistics know of the heap */
+    uint64_t told_splits, told_merges;
 };
 
 struct sm_allocator {

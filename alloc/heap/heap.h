@@ -119,14 +119,17 @@ struct sm_heap {
     struct sm_index index; /* LIVE blocks by address */
     LIST_HEAD(, sm_home) homes;
     struct sm_parts parts;
-    size_t promised;         /* block records kept aside */
-    uint64_t reserved;       /* bytes of handles in all homes */
-    uint64_t lost;           /* of these: handles that the driver refused to release; counted as whole_free */
-    uint64_t handles;        /* count */
-    uint64_t address_bytes;  /* of all extents */
-    uint64_t segments;       /* contiguous mapped ranges */
-    uint64_t held_ranges;    /* FREE blocks with bytes in handles that are not wholly free */
-    uint64_t splits, merges; /* running counts */
+    size_t promised;        /* block records kept aside */
+    uint64_t reserved;      /* bytes of handles in all homes */
+    uint64_t lost;          /* of these: handles that the driver refused to release; counted as whole_free */
+    uint64_t handles;       /* count */
+    uint64_t address_bytes; /* of all extents */
+    struct sm_heap_counts {
+        uint64_t segments;    /* contiguous mapped ranges */
+        uint64_t held_ranges; /* FREE blocks with bytes in handles that are not wholly free */
+        uint64_t held;        /* those bytes */
+    } counts[2];              /* of homes of the large class, of the small class */
+    uint64_t splits, merges;  /* running counts */
 };
 
 /* ---- heap and homes ---- */

@@ -132,7 +132,8 @@ static void count_free(struct sm_block *block, int sign)
     home->held += (uint64_t)sign * held;
     heap->parts.bytes[SM_PART_whole_free] += sign * (int64_t)block->whole;
     heap->parts.bytes[SM_PART_held_free] += sign * (int64_t)held;
-    heap->held_ranges += (uint64_t)sign * (held > 0);
+    heap->counts[home->key.small_class].held_ranges += (uint64_t)sign * (held > 0);
+    heap->counts[home->key.small_class].held += (uint64_t)sign * held;
 }
 
 void sm_free_insert(struct sm_block *block)

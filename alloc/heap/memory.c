@@ -162,6 +162,11 @@ static void drop_handle(struct sm_extent *extent, struct sm_handle *handle)
     *handle = (struct sm_handle){0};
 }
 
+static uint64_t *segments_of(const struct sm_extent *extent)
+{
+    return &extent->home->heap->counts[extent->home->key.small_class].segments;
+}
+
 static bool is_mapped(const struct sm_block *block)
 {
     return block && block->state != SM_BLOCK_UNMAPPED;
@@ -171,7 +176,6 @@ struct sm_block *sm_gap_fill(struct sm_block *gap, const uint64_t *sizes, const 
                              uint32_t count)
 {
     struct sm_extent *extent = gap->extent;
-    struct sm_heap *heap = extent->home->heap;
     uint64_t address = gap->address;
     for (uint32_t i = 0; i < count; i++) {
         add_handle(extent, address, sizes[i], names[i]);
@@ -182,7 +186,7 @@ struct sm_block *sm_gap_fill(struct sm_block *gap, const uint64_t *sizes, const 
         struct sm_block *rest = sm_block_divide(gap, address);
         TAILQ_INSERT_TAIL(&extent->home->gaps, rest, gap);
     }
-    heap->segments += (uint64_t)1 - is_mapped(gap->prev) - is_mapped(gap->next);
+    *segments_of(extent) += (uint64_t)1 - is_mapped(gap->prev) - is_mapped(gap->next);
     gap->state = SM_BLOCK_FREE;
     return sm_free_join(gap);
 }
@@ -215,7 +219,7 @@ struct sm_block *sm_block_carve(struct sm_block *block, uint64_t most)
     /* It still counts as free whole memory until it is gone. */
     extent->home->whole += carved->size;
     extent->home->heap->parts.bytes[SM_PART_whole_free] += (int64_t)carved->size;
-    extent->home->heap->segments += (uint64_t)is_mapped(carved->prev) + is_mapped(carved->next) - 1;
+    *segments_of(extent) += (uint64_t)is_mapped(carved->prev) + is_mapped(carved->next) - 1;
     return carved;
 }
 
@@ -249,7 +253,7 @@ void sm_carved_return(struct sm_block *carved, uint64_t from)
     struct sm_extent *extent = carved->extent;
     struct sm_heap *heap = extent->home->heap;
     struct sm_block *back = from > carved->address ? sm_block_divide(carved, from) : carved;
-    heap->segments += (uint64_t)1 - (back == carved && is_mapped(back->prev)) - is_mapped(back->next);
+    *segments_of(extent) += (uint64_t)1 - (back == carved && is_mapped(back->prev)) - is_mapped(back->next);
     extent->home->whole -= back->size;
     heap->parts.bytes[SM_PART_whole_free] -= (int64_t)back->size;
     back->state = SM_BLOCK_FREE;

@@ -12,7 +12,8 @@
 
 struct recount {
     struct sm_parts parts;
-    uint64_t live, blocks, handles, reserved, address_bytes, segments, held_ranges;
+    uint64_t live, blocks, handles, reserved, address_bytes;
+    struct sm_heap_counts counts[2];
     uint64_t home_mapped, home_used, home_held, home_whole, home_gaps, home_free;
 };
 
@@ -34,7 +35,8 @@ static seam_result check_free(const struct sm_block *block, struct recount *coun
     count->parts.bytes[SM_PART_held_free] += (int64_t)(block->size - whole);
     count->home_whole += whole;
     count->home_held += block->size - whole;
-    count->held_ranges += whole < block->size;
+    count->counts[extent->home->key.small_class].held_ranges += whole < block->size;
+    count->counts[extent->home->key.small_class].held += block->size - whole;
     count->home_free++;
     return SEAM_OK;
 }
@@ -117,7 +119,7 @@ static seam_result check_extent(const struct sm_extent *extent, struct recount *
         if (block->address != at || block->prev != prev || block->extent != extent)
             FAIL("block %#lx does not follow %#lx in extent %#lx", block->address, at, extent->base);
         bool starts = block->state != SM_BLOCK_UNMAPPED && (!prev || prev->state == SM_BLOCK_UNMAPPED);
-        count->segments += starts;
+        count->counts[extent->home->key.small_class].segments += starts;
         at += block->size;
     }
     if (at != extent->base + extent->size || extent->last != prev)
@@ -136,17 +138,16 @@ static seam_result check_home(struct sm_home *home, struct recount *count, struc
     struct sm_block *block;
     count->home_mapped = count->home_used = count->home_held = count->home_whole = 0;
     count->home_gaps = count->home_free = 0;
-    TAILQ_FOREACH(extent, &home->extents, link)
-    {
+    TAILQ_FOREACH(extent, &home->extents, link) {
         seam_result result = check_extent(extent, count, error);
         if (result)
             return result;
     }
     uint64_t gaps = 0, ranges = 0;
     TAILQ_FOREACH(block, &home->gaps, gap)
-    gaps += block->state == SM_BLOCK_UNMAPPED;
+        gaps += block->state == SM_BLOCK_UNMAPPED;
     RB_FOREACH(block, sm_free_tree, &home->free_ranges)
-    ranges++;
+        ranges++;
     if (gaps != count->home_gaps || ranges != count->home_free)
         FAIL("a home lists %lu gaps and %lu free ranges, its extents hold %lu and %lu", gaps, ranges,
              count->home_gaps, count->home_free);
@@ -180,12 +181,18 @@ static seam_result check_totals(const struct sm_heap *heap, const struct recount
     if (heap->reserved != count->reserved + heap->lost || sum != (int64_t)heap->reserved)
         FAIL("reserved is %lu, the handles sum to %lu, the parts to %ld", heap->reserved,
              count->reserved + heap->lost, sum);
-    if (heap->segments != count->segments || heap->held_ranges != count->held_ranges ||
-        heap->address_bytes != count->address_bytes || heap->handles < count->handles)
-        FAIL("segments %lu, held ranges %lu, address bytes %lu, handles %lu; a recount gives %lu, %lu, %lu, "
-             "%lu",
-             heap->segments, heap->held_ranges, heap->address_bytes, heap->handles, count->segments,
-             count->held_ranges, count->address_bytes, count->handles);
+    for (int i = 0; i < 2; i++)
+        if (heap->counts[i].segments != count->counts[i].segments ||
+            heap->counts[i].held_ranges != count->counts[i].held_ranges ||
+            heap->counts[i].held != count->counts[i].held)
+            FAIL("the %s class counts segments %lu, held ranges %lu of %lu bytes; a recount gives %lu, %lu, "
+                 "%lu",
+                 i ? "small" : "large", heap->counts[i].segments, heap->counts[i].held_ranges,
+                 heap->counts[i].held, count->counts[i].segments, count->counts[i].held_ranges,
+                 count->counts[i].held);
+    if (heap->address_bytes != count->address_bytes || heap->handles < count->handles)
+        FAIL("address bytes %lu, handles %lu; a recount gives %lu, %lu", heap->address_bytes, heap->handles,
+             count->address_bytes, count->handles);
     if (heap->index.count != count->live)
         FAIL("the address index holds %lu blocks, %lu are live", heap->index.count, count->live);
     if (heap->blocks.count != count->blocks)
@@ -197,8 +204,7 @@ seam_result sm_heap_validate(struct sm_heap *heap, struct sm_error *error)
 {
     struct recount count = {0};
     struct sm_home *home;
-    LIST_FOREACH(home, &heap->homes, link)
-    {
+    LIST_FOREACH(home, &heap->homes, link) {
         seam_result result = check_home(home, &count, error);
         if (result)
             return result;

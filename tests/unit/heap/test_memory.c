@@ -42,7 +42,7 @@ static void filling_makes_memory_from_the_low_end(void **state)
     assert_int_equal(range->whole, 4 * GRANULE);
     assert_int_equal(bench.heap.reserved, 4 * GRANULE);
     assert_int_equal(bench.heap.handles, 2);
-    assert_int_equal(bench.heap.segments, 1);
+    assert_int_equal(bench.heap.counts[0].segments, 1);
     assert_int_equal(sm_extent_handle_at(bench.extent, AT(0))->name, 1);
     assert_int_equal(sm_extent_handle_at(bench.extent, AT(3) - 1)->name, 1);
     assert_int_equal(sm_extent_handle_at(bench.extent, AT(3))->name, 2);
@@ -50,7 +50,7 @@ static void filling_makes_memory_from_the_low_end(void **state)
     /* The next growth joins. */
     range = FILL(&bench, range->next, 2);
     assert_int_equal(range->size, 6 * GRANULE);
-    assert_int_equal(bench.heap.segments, 1);
+    assert_int_equal(bench.heap.counts[0].segments, 1);
     /* The rest of the gap, to its last byte. */
     range = FILL(&bench, range->next, 10);
     assert_ptr_equal(bench.extent->first, bench.extent->last);
@@ -74,7 +74,7 @@ static void handle_borders_decide_what_is_whole(void **state)
     struct sm_block *block = bench_take(&bench, 512);
     assert_int_equal(part(&bench, SM_PART_whole_free), 5 * GRANULE);
     assert_int_equal(part(&bench, SM_PART_held_free), 3 * GRANULE - 512);
-    assert_int_equal(bench.heap.held_ranges, 1);
+    assert_int_equal(bench.heap.counts[0].held_ranges, 1);
     bench_give(&bench, block);
     assert_int_equal(part(&bench, SM_PART_whole_free), 8 * GRANULE);
     bench_close(&bench);
@@ -176,11 +176,11 @@ static void carving_takes_whole_handles_only(void **state)
     FILL(&bench, bench.extent->first, 3, 1, 4);
     struct sm_block *block = bench_take(&bench, 512);
     struct sm_block *range = block->next;
-    assert_int_equal(bench.heap.segments, 1);
+    assert_int_equal(bench.heap.counts[0].segments, 1);
     assert_int_equal(bench_trim(&bench, range, UINT64_MAX), 5 * GRANULE);
     assert_int_equal(bench.heap.reserved, 3 * GRANULE);
     assert_int_equal(bench.heap.handles, 1);
-    assert_int_equal(bench.heap.segments, 1);
+    assert_int_equal(bench.heap.counts[0].segments, 1);
     assert_int_equal(range->size, 3 * GRANULE - 512);
     assert_int_equal(range->whole, 0);
     /* The gap joined what lay behind it. */
@@ -222,17 +222,17 @@ static void carving_from_the_middle_makes_two_segments(void **state)
     struct sm_block *high = sm_block_take_at(rest, AT(7), GRANULE, GRANULE);
     rest = low->next;
     assert_int_equal(bench_trim(&bench, rest, UINT64_MAX), 4 * GRANULE);
-    assert_int_equal(bench.heap.segments, 2);
+    assert_int_equal(bench.heap.counts[0].segments, 2);
     assert_int_equal(rest->size, GRANULE);
     assert_int_equal(part(&bench, SM_PART_held_free), 2 * GRANULE);
     bench_give(&bench, low);
     bench_give(&bench, high);
-    assert_int_equal(bench.heap.segments, 2);
+    assert_int_equal(bench.heap.counts[0].segments, 2);
     /* Filling the gap whole joins both sides again. */
     struct sm_block *range = FILL(&bench, bench_block(bench.extent, AT(2)), 4);
     assert_int_equal(range->address, BASE);
     assert_int_equal(range->size, 8 * GRANULE);
-    assert_int_equal(bench.heap.segments, 1);
+    assert_int_equal(bench.heap.counts[0].segments, 1);
     bench_close(&bench);
 }
 
@@ -258,7 +258,7 @@ static void a_refusal_half_way_returns_the_rest(void **state)
             sm_carved_return(carved, at);
             bench_check(&bench);
             assert_int_equal(bench.heap.reserved, (6 - refused) * GRANULE);
-            assert_int_equal(bench.heap.segments, refused ? 2 : 1);
+            assert_int_equal(bench.heap.counts[0].segments, refused ? 2 : 1);
             assert_int_equal(part(&bench, SM_PART_whole_free), (4 - refused + !wall) * GRANULE);
             /* The next trim gets it. */
             assert_int_equal(bench_trim(&bench, bench_block(bench.extent, at), UINT64_MAX),
@@ -281,16 +281,16 @@ static void a_gap_joins_gaps_on_both_sides(void **state)
         blocks[i] = bench_take(&bench, GRANULE);
     bench_trim(&bench, bench_give(&bench, blocks[1]), UINT64_MAX);
     bench_trim(&bench, bench_give(&bench, blocks[3]), UINT64_MAX);
-    assert_int_equal(bench.heap.segments, 3);
+    assert_int_equal(bench.heap.counts[0].segments, 3);
     bench_trim(&bench, bench_give(&bench, blocks[2]), UINT64_MAX);
-    assert_int_equal(bench.heap.segments, 2);
+    assert_int_equal(bench.heap.counts[0].segments, 2);
     struct sm_block *gap = bench_block(bench.extent, AT(1));
     assert_int_equal(gap->size, 3 * GRANULE);
     bench_trim(&bench, bench_give(&bench, blocks[0]), UINT64_MAX);
     bench_trim(&bench, bench_give(&bench, blocks[5]), UINT64_MAX);
     bench_trim(&bench, bench_give(&bench, blocks[4]), UINT64_MAX);
     assert_ptr_equal(bench.extent->first, bench.extent->last);
-    assert_int_equal(bench.heap.segments, 0);
+    assert_int_equal(bench.heap.counts[0].segments, 0);
     assert_int_equal(bench.heap.reserved, 0);
     sm_extent_remove(bench.extent);
     bench_close(&bench);
