@@ -33,6 +33,22 @@ with_setup_lock() {
     ) 9>"$SEAM_BUILD/.setup.lock"
 }
 
+# show_progress LOG: keeps its input in LOG, and shows where it is: on a terminal the newest line, elsewhere one line
+# every ten seconds.
+show_progress() {
+    local line last=$SECONDS
+    while IFS= read -r line; do
+        printf '%s\n' "$line"
+        if [ -t 2 ]; then
+            printf '\r\033[K%.100s' "$line" >&2
+        elif [ $((SECONDS - last)) -ge 10 ]; then
+            last=$SECONDS
+            say "$line"
+        fi
+    done >"$1"
+    [ ! -t 2 ] || printf '\r\033[K' >&2
+}
+
 # seconds_since START: whole seconds, for the progress lines.
 seconds_since() {
     echo $(($(date +%s) - $1))

@@ -62,8 +62,18 @@ fetch_wheels() {
     # shellcheck disable=SC2086 # one word a requirement
     set -- $missing
     say "downloading $# wheels: $*"
-    "$env/bin/python" -m pip download -q --disable-pip-version-check --no-deps --only-binary :all: -d "$wheels" "$@" ||
-        die "the wheels could not be downloaded"
+    download_wheels "$env" "$wheels" "$@" || die "the wheels could not be downloaded"
+}
+
+# download_wheels ENV FOLDER REQUIREMENT...: with pip's own progress bar on a terminal, and its lines elsewhere.
+download_wheels() {
+    local -a command=("$1/bin/python" -m pip download --disable-pip-version-check --no-deps --only-binary :all: -d "$2")
+    shift 2
+    if [ -t 2 ]; then
+        "${command[@]}" "$@" >&2
+    else
+        "${command[@]}" "$@" | show_progress "$SEAM_DOWNLOADS/download.log"
+    fi
 }
 
 # install_wheels ENV FILE...: installs exactly what the files pin, from the cache alone.

@@ -21,7 +21,8 @@ step_build() {
         done
     fi
     configure_preset "$preset" "${torch#;}"
-    cmake --build "$SEAM_BUILD/$preset" >"$SEAM_BUILD/$preset/build.log" 2>&1 || {
+    say "building build/$preset"
+    cmake --build "$SEAM_BUILD/$preset" 2>&1 | show_progress "$SEAM_BUILD/$preset/build.log" || {
         cat "$SEAM_BUILD/$preset/build.log" >&2
         die "the $preset preset does not build"
     }
