@@ -18,18 +18,21 @@ enum sim_range_kind {
     SIM_RANGE_REGISTERED   /* of cuMemHostRegister */
 };
 
+/* What a plain allocation has to do with a graph: made by its capture, and perhaps freed since. */
+enum sim_graph_state { SIM_GRAPH_NONE, SIM_GRAPH_OWNED, SIM_GRAPH_FREED };
+
 struct sim_range {
     RB_ENTRY(sim_range) link;
     uint64_t base, size;
     enum sim_range_kind kind;
     int device;
-    uint64_t id;       /* PLAIN: its number among handles; others: unique */
-    uint64_t offset;   /* PLAIN: in the device's file */
-    uint64_t mappings; /* RESERVATION: live ones in it */
-    uint64_t pool;     /* PLAIN of a pool: the pool's handle, else 0 */
-    uint64_t graph;    /* PLAIN allocated in a capture: the graph that owns it, else 0 */
-    unsigned flags;    /* HOST, REGISTERED: as given */
-    bool freeing;      /* PLAIN of a pool: a free of it is queued */
+    uint64_t id;                /* PLAIN: its number among handles; others: unique */
+    uint64_t offset;            /* PLAIN: in the device's file */
+    uint64_t mappings;          /* RESERVATION: live ones in it */
+    uint64_t pool;              /* PLAIN of a pool: the pool's handle, else 0 */
+    enum sim_graph_state graph; /* PLAIN */
+    unsigned flags;             /* HOST, REGISTERED: as given */
+    bool freeing;               /* PLAIN of a pool: a free of it is queued */
 };
 
 /* How many bytes of addresses the arena of one device has. */

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* graph: see graph.h. */
 #include "sim/core/graph.h"
+#include "sim/core/address.h"
 #include "sim/core/memory.h"
 #include "sim/core/table.h"
 #include <stdlib.h>
 
 struct sim_graph_memory {
     int references; /* graphs and executable graphs */
+    bool launched;  /* before that the allocations have not happened */
     size_t count, room;
     uint64_t *bases;
 };
@@ -15,8 +17,13 @@ static void release_memory(struct sim_graph_memory *memory)
 {
     if (!memory || --memory->references > 0)
         return;
-    for (size_t i = 0; i < memory->count; i++)
-        sim_memory_free(memory->bases[i]);
+    for (size_t i = 0; i < memory->count; i++) {
+        struct sim_range *range = sim_address_at(memory->bases[i]);
+        if (range && (range->graph == SIM_GRAPH_FREED || !memory->launched))
+            sim_memory_free(memory->bases[i]);
+        else if (range)
+            range->graph = SIM_GRAPH_NONE; /* it outlives its graph, until somebody frees it */
+    }
     free(memory->bases);
     free(memory);
 }
@@ -73,6 +80,11 @@ CUresult sim_graph_own(struct sim_graph *graph, uint64_t base)
     }
     memory->bases[memory->count++] = base;
     return CUDA_SUCCESS;
+}
+
+void sim_graph_launched(struct sim_graph *exec)
+{
+    exec->memory->launched = true;
 }
 
 void sim_graph_free(struct sim_graph *graph)

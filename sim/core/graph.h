@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* graph: recorded work. A graph is a list of operations in an order that its capture allowed; an executable
- * graph is a copy of it. Memory that was allocated while capturing belongs to both, and goes with the last of
- * them. Protected by: the core lock. */
+ * graph is a copy of it. Memory that was allocated while capturing belongs to both: what has been freed, in
+ * the graph or outside, goes with the last of them; what has not stays, as the guide to graph memory nodes
+ * says. Protected by: the core lock. */
 #ifndef SEAMALLOC_SIM_CORE_GRAPH_H
 #define SEAMALLOC_SIM_CORE_GRAPH_H
 
@@ -21,6 +22,8 @@ struct sim_graph *sim_graph_new(void);
 CUresult sim_graph_add(struct sim_graph *graph, const struct sim_op *op);
 /* Notes that a plain allocation belongs to the graph. */
 CUresult sim_graph_own(struct sim_graph *graph, uint64_t base);
+/* From its first launch on, what a graph allocated is there, and outlives it unless freed. */
+void sim_graph_launched(struct sim_graph *exec);
 void sim_graph_free(struct sim_graph *graph);
 
 CUresult sim_graph_instantiate(CUgraph graph, CUgraphExec *exec);

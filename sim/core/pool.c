@@ -160,7 +160,7 @@ CUresult sim_pool_alloc(CUmemoryPool handle, uint64_t size, struct sim_stream *s
         if (result)
             sim_memory_free(*base);
         else
-            range->graph = 1;
+            range->graph = SIM_GRAPH_OWNED;
         return result;
     }
     range->pool = (uint64_t)(uintptr_t)handle;
@@ -185,7 +185,11 @@ CUresult sim_pool_free(uint64_t base, struct sim_stream *stream)
                     range && range->freeing ? "freed before" : "no allocation begins there");
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (range->graph || stream->lane->capture) /* goes with its graph */
+    if (range->graph) { /* a launch may need it again: it goes with its graph */
+        range->graph = SIM_GRAPH_FREED;
+        return CUDA_SUCCESS;
+    }
+    if (stream->lane->capture) /* a graph that frees what is not its own is not modelled: it stays */
         return CUDA_SUCCESS;
     uint64_t pool = range->pool, size = range->size;
     range->freeing = true;

@@ -77,6 +77,7 @@ static CUresult launch(struct sim_graph *exec, struct sim_stream *stream)
 {
     const struct sim_op *op;
     CUresult result = CUDA_SUCCESS;
+    sim_graph_launched(exec);
     STAILQ_FOREACH(op, &exec->ops, link) {
         if (op->kind == SIM_OP_KERNEL)
             sim_transfer_kernel();

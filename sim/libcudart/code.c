@@ -9,6 +9,7 @@
  * Owns: the table of symbols, one module of each device, memory of the variables that were asked for.
  * Lock: `lock` for everything here but reading the table, whose entries are added at the head of a chain and
  * never taken out. */
+#include "sim/libcudart/fill.h"
 #include "sim/libcudart/registration.h"
 
 #include <pthread.h>
@@ -24,7 +25,8 @@ struct symbol {
     struct symbol *next;
     const void *host;
     const char *name;
-    size_t size; /* of a variable; 0 for a kernel */
+    size_t size;   /* of a variable; 0 for a kernel */
+    unsigned fill; /* of a fill kernel: bytes of its element; else 0 */
     /* The driver's function, or the variable's address, on each device; 0 until it is asked for. */
     _Atomic uintptr_t on_device[RT_DEVICES_MAX];
 };
@@ -58,6 +60,7 @@ static void add_symbol(const void *host, const char *name, size_t size)
     symbol->host = host;
     symbol->name = name;
     symbol->size = size;
+    symbol->fill = size == 0 ? rt_fill_element(name) : 0;
     pthread_mutex_lock(&lock);
     symbol->next = *bucket_of(host);
     *bucket_of(host) = symbol;
@@ -265,12 +268,14 @@ static cudaError_t note_launch(CUresult result)
 RT_API cudaError_t cudaLaunchKernel(const void *host, dim3 grid, dim3 block, void **arguments, size_t shared,
                                     cudaStream_t stream)
 {
+    struct symbol *symbol = find_symbol(host);
     CUfunction function;
     cudaError_t error = rt_function(host, &function);
 
-    return error ? error
-                 : note_launch(cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
-                                              (unsigned)shared, stream, arguments, NULL));
+    if (error || (symbol->fill && rt_fill(symbol->fill, arguments, stream, &error)))
+        return error;
+    return note_launch(cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
+                                      (unsigned)shared, stream, arguments, NULL));
 }
 
 RT_API cudaError_t cudaLaunchCooperativeKernel(const void *host, dim3 grid, dim3 block, void **arguments,

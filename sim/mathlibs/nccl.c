@@ -167,14 +167,16 @@ static int transfer(const void *buffer, size_t size, CUstream stream)
     return result == CUDA_SUCCESS ? NCCL_SUCCESS : NCCL_UNHANDLED_CUDA_ERROR;
 }
 
-/* Copies unless in place, and takes the time. */
+/* Takes the time, and copies unless in place. The copy comes last: after it the bytes are known. */
 static int copy(const void *from, void *to, size_t size, CUstream stream)
 {
-    if (size == 0)
-        return NCCL_SUCCESS;
-    if (from != to && cuMemcpyAsync((CUdeviceptr)to, (CUdeviceptr)from, size, stream) != CUDA_SUCCESS)
-        return NCCL_UNHANDLED_CUDA_ERROR;
-    return transfer(to, size, stream);
+    int result = size > 0 ? transfer(to, size, stream) : NCCL_SUCCESS;
+
+    if (result != NCCL_SUCCESS || size == 0 || from == to)
+        return result;
+    return cuMemcpyAsync((CUdeviceptr)to, (CUdeviceptr)from, size, stream) == CUDA_SUCCESS
+               ? NCCL_SUCCESS
+               : NCCL_UNHANDLED_CUDA_ERROR;
 }
 
 int ncclAllReduce(const void *from, void *to, size_t count, int type, int op, comm communicator,

@@ -180,7 +180,7 @@ def installed_torch():
         yield from (ROOT / "build").glob(f"{env}/lib/python3.*/site-packages/torch")
 
 
-@pytest.mark.parametrize("torch", installed_torch(), ids=lambda path: path.parents[3].name)
+@pytest.mark.parametrize("torch", list(installed_torch()), ids=lambda path: path.parents[3].name)
 def test_every_import_of_torch_is_there_with_its_version(torch):
     nvidia = torch.parent / "nvidia"
     offered = {(name, version) for path in nvidia.glob("*/lib/*.so.*")
