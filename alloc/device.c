@@ -47,22 +47,39 @@ static int attribute(struct sm_device *device, CUdevice_attribute name)
     return value;
 }
 
-/* Tries to create one handle with the present properties. */
+/* Does the driver create handles with the present properties? A device that is full says nothing about that. */
 static bool can_create(struct sm_device *device)
 {
     struct sm_driver *driver = device->allocator->driver;
     CUmemGenericAllocationHandle handle;
-    if (SM_CALL(driver, cuMemCreate, &handle, device->granularity, &device->properties, 0) != CUDA_SUCCESS)
-        return false;
-    (void)SM_CALL(driver, cuMemRelease, handle);
-    return true;
+    CUresult code = SM_CALL(driver, cuMemCreate, &handle, device->granularity, &device->properties, 0);
+    if (code == CUDA_SUCCESS)
+        (void)SM_CALL(driver, cuMemRelease, handle);
+    return code == CUDA_SUCCESS || code == CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Without VMM, or where it lies, the device is used in plain segments. */
+static void go_plain(struct sm_device *device, const char *why)
+{
+    if (device->options.policy != SM_POLICY_NATIVE)
+        sm_log(SM_LOG_WARNING, "device %d (%s) is used with policy native: %s", device->ordinal, device->name,
+               why);
+    device->options.policy = SM_POLICY_NATIVE;
+    if (!device->granularity)
+        device->granularity = 2 * SM_MIB; /* the unit of segments; nothing is mapped */
 }
 
 /* A capability bit may be set where the creation is then refused: only a trial tells. */
 static void find_properties(struct sm_device *device)
 {
     CUmemAllocationProp *properties = &device->properties;
-    if (!device->allocator->options.exportable)
+    if (device->options.policy == SM_POLICY_NATIVE)
+        return;
+    if (!can_create(device)) {
+        go_plain(device, "it refuses to create memory although it says that it can");
+        return;
+    }
+    if (!device->options.exportable)
         return;
     if (attribute(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
         properties->requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -114,11 +131,11 @@ static seam_result ask_driver(struct sm_device *device, struct sm_error *error)
     if (code != CUDA_SUCCESS)
         return refuse(device, "cuDeviceTotalMem", code, error);
     device->total_bytes = bytes;
-    if (!attribute(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED))
-        return sm_error_set(
-            error, SEAM_E_UNSUPPORTED,
-            "device %d (%s) offers no virtual memory management; use the native allocator on it",
-            device->ordinal, device->name);
+    if (device->options.policy == SM_POLICY_NATIVE ||
+        !attribute(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) {
+        go_plain(device, "it offers no virtual memory management");
+        return SEAM_OK;
+    }
     device->properties = (CUmemAllocationProp){
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal},
@@ -175,6 +192,7 @@ seam_result sm_device_create(struct sm_allocator *allocator, int ordinal, struct
     if (!device)
         return sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the record of device %d", ordinal);
     device->allocator = allocator;
+    device->options = allocator->options;
     device->ordinal = ordinal;
     init_records(device);
     result = ask_driver(device, error);

@@ -79,6 +79,7 @@ struct sm_lost_handle {
 
 struct sm_device {
     struct sm_allocator *allocator;
+    struct sm_options options; /* the allocator's; policy native where the device has no VMM; immutable */
     int ordinal;
     CUdevice device;
     CUcontext context; /* primary, retained */

@@ -110,8 +110,14 @@ void sm_release_lost(struct sm_device *device)
 static uint64_t extent_size(struct sm_device *device, const struct sm_home *home, uint64_t need)
 {
     uint64_t used = atomic_load(&device->allocator->address_bytes);
-    uint64_t limit = device->allocator->options.address_limit;
+    uint64_t limit = device->options.address_limit;
     uint64_t want = sm_align_up(device->total_bytes, device->granularity);
+    if (device->options.policy == SM_POLICY_EXPANDABLE) {
+        struct sm_growth_state state = {.granularity = device->granularity,
+                                        .small_class = home->key.small_class};
+        uint64_t step = sm_growth_step(&device->options, &state), room = want + want / 8;
+        return used + room <= limit ? room / step * step + (room % step ? step : 0) : 0;
+    }
     if (home->key.small_class)
         want = sm_align_up(want / 8, device->granularity);
     if (used > limit / 2 || want > limit / 8)
@@ -136,7 +142,7 @@ static seam_result add_extent(struct sm_device *device, struct sm_home *home, ui
             "device %d: %lu bytes more address space would pass address_limit_gib (%lu of %lu bytes are "
             "reserved)",
             device->ordinal, need, atomic_load(&device->allocator->address_bytes),
-            device->allocator->options.address_limit);
+            device->options.address_limit);
     for (;; size = sm_max(need, sm_align_up(size / 2, device->granularity))) {
         code = SM_CALL(driver, cuMemAddressReserve, &base, size, 0, 0, 0);
         if (code == CUDA_SUCCESS || size == need)
@@ -181,6 +187,10 @@ void sm_trim_addresses(struct sm_device *device)
         CUresult code;
         if (!extent || device->lost)
             break;
+        if (extent->plain) {
+            sm_extent_remove(extent);
+            continue;
+        }
         sm_lock_give(&device->heap_lock);
         code = SM_CALL(driver, cuMemAddressFree, extent->base, extent->size);
         sm_lock_take(&device->heap_lock);
@@ -203,12 +213,14 @@ void sm_trim_addresses(struct sm_device *device)
 static bool make_plan(const struct sm_request *request, struct plan *plan)
 {
     struct sm_device *device = request->device;
-    const struct sm_options *options = &device->allocator->options;
+    const struct sm_options *options = &device->options;
     uint64_t rounded = sm_align_up(request->size, device->granularity);
     struct sm_block *gap = NULL;
     uint64_t missing = rounded;
-    plan->apart = options->max_split_size != SM_UNLIMITED;
-    if (!plan->apart)
+    plan->apart = options->max_split_size != SM_UNLIMITED && options->policy == SM_POLICY_STITCH;
+    if (options->policy == SM_POLICY_EXPANDABLE)
+        gap = sm_home_first_run(request->home, request->size, &missing);
+    else if (!plan->apart)
         gap = sm_home_best_gap(request->home, request->size, &missing);
     else
         TAILQ_FOREACH(gap, &request->home->gaps, gap)
@@ -229,7 +241,7 @@ static bool make_plan(const struct sm_request *request, struct plan *plan)
                                                    request->size),
         .small_class = request->home->key.small_class,
     };
-    plan->least = sm_growth_least(&plan->state);
+    plan->least = sm_growth_least(options, &plan->state);
     plan->wanted = plan->apart ? plan->least : sm_min(sm_growth_wanted(options, &plan->state), gap->size);
     return true;
 }
@@ -294,7 +306,7 @@ static struct sm_block *publish(const struct sm_request *request, const struct p
                                 const struct batch *batch, uint64_t bytes)
 {
     struct sm_device *device = request->device;
-    const struct sm_options *options = &device->allocator->options;
+    const struct sm_options *options = &device->options;
     struct sm_block *range = sm_gap_fill(plan->gap, batch->sizes, batch->names, batch->count);
     enum sm_kind kind = home_kind(request->home);
     sm_stats_move(device->stats, SM_LEVEL_reserved_bytes, kind, (int64_t)bytes);
@@ -324,6 +336,17 @@ static bool prepare(struct sm_device *device, const struct plan *plan, uint64_t 
            sm_heap_promise(&device->heap, PUBLISH_RECORDS);
 }
 
+static bool exceeds_limit(struct sm_device *device, uint64_t bytes, struct sm_shortage *shortage,
+                          struct sm_error *error)
+{
+    if (device->heap.reserved + bytes <= device->limit)
+        return false;
+    shortage->obstacle = SM_OBSTACLE_LIMIT;
+    sm_error_set(error, SEAM_E_LIMIT, "device %d: %lu bytes more would pass the limit of %lu bytes",
+                 device->ordinal, bytes, device->limit);
+    return true;
+}
+
 /* One attempt with this many bytes. */
 static seam_result attempt(const struct sm_request *request, const struct plan *plan, uint64_t bytes,
                            struct batch *batch, struct sm_block **block, struct sm_shortage *shortage,
@@ -333,13 +356,9 @@ static seam_result attempt(const struct sm_request *request, const struct plan *
     seam_result result;
     bool ready;
     shortage->bytes = bytes;
-    if (device->heap.reserved + bytes > device->limit) {
-        shortage->obstacle = SM_OBSTACLE_LIMIT;
-        return sm_error_set(error, SEAM_E_LIMIT,
-                            "device %d: %lu bytes more would pass the limit of %lu bytes", device->ordinal,
-                            bytes, device->limit);
-    }
-    batch->count = sm_growth_handles(&device->allocator->options, &plan->state, bytes, batch->sizes);
+    if (exceeds_limit(device, bytes, shortage, error))
+        return SEAM_E_LIMIT;
+    batch->count = sm_growth_handles(&device->options, &plan->state, bytes, batch->sizes);
     sm_lock_take(&device->heap_lock);
     ready = prepare(device, plan, bytes, batch->count);
     sm_lock_give(&device->heap_lock);
@@ -400,12 +419,112 @@ static struct sm_block *hit(struct sm_request *request)
     return block;
 }
 
-seam_result sm_grow(struct sm_request *request, struct sm_block **block, struct sm_shortage *shortage,
-                    struct sm_error *error)
+/* PyTorch's expandable segments take a free range that best fit refused (split limit) when it begins a run.
+ * Heap lock held. */
+static struct sm_block *take_before(struct sm_request *request, const struct plan *plan)
+{
+    struct sm_block *range = plan->gap->prev;
+    if (!range || range->state != SM_BLOCK_FREE || range->size < request->size ||
+        !sm_heap_prepare(&request->device->heap, 1))
+        return NULL;
+    sm_block_take(range, request->size, request->requested, true);
+    return range;
+}
+
+static seam_result grow_home(struct sm_request *request, struct sm_block **block,
+                             struct sm_shortage *shortage, struct sm_error *error)
 {
     struct sm_device *device = request->device;
     struct batch batch;
     struct plan plan;
+    seam_result result = find_place(request, &plan, shortage, error);
+    if (result)
+        return result;
+    if (!plan.state.missing) {
+        sm_lock_take(&device->heap_lock);
+        *block = take_before(request, &plan);
+        if (*block)
+            sm_pool_count(request, *block);
+        sm_lock_give(&device->heap_lock);
+        return SEAM_OK;
+    }
+    result = attempt(request, &plan, plan.wanted, &batch, block, shortage, error);
+    if ((result == SEAM_E_DEVICE_OOM || result == SEAM_E_LIMIT) && plan.least < plan.wanted)
+        result = attempt(request, &plan, plan.least, &batch, block, shortage, error);
+    return result;
+}
+
+/* ---- plain segments ---- */
+
+/* The records of a segment; heap lock held. NULL when out of host memory. */
+static struct sm_extent *add_segment(struct sm_request *request, CUdeviceptr base, uint64_t bytes)
+{
+    struct sm_extent *extent;
+    if (!sm_heap_prepare(&request->device->heap, PUBLISH_RECORDS + 1))
+        return NULL;
+    extent = sm_extent_add_plain(request->home, base, bytes);
+    if (extent && sm_extent_prepare(extent, base + bytes, 1))
+        return extent;
+    if (extent)
+        sm_extent_remove(extent);
+    return NULL;
+}
+
+/* The driver gave a segment: makes it known and serves the request from it. Returns: NULL when out of host
+ * memory. */
+static struct sm_block *publish_segment(struct sm_request *request, CUdeviceptr base, uint64_t bytes)
+{
+    struct sm_device *device = request->device;
+    struct batch batch = {.count = 1, .sizes = {bytes}, .names = {base}};
+    struct plan plan = {.address = base, .apart = true};
+    struct sm_block *block = NULL;
+    struct sm_extent *extent;
+    sm_lock_take(&device->heap_lock);
+    extent = add_segment(request, base, bytes);
+    if (extent) {
+        plan.gap = extent->first;
+        block = publish(request, &plan, &batch, bytes);
+        sm_pool_count(request, block);
+    }
+    sm_lock_give(&device->heap_lock);
+    return block;
+}
+
+/* A segment for the request, as PyTorch's native allocator gets it: a plain allocation that joins with
+ * nothing. */
+static seam_result grow_segment(struct sm_request *request, struct sm_block **block,
+                                struct sm_shortage *shortage, struct sm_error *error)
+{
+    struct sm_device *device = request->device;
+    struct sm_driver *driver = device->allocator->driver;
+    uint64_t bytes = sm_growth_segment(&device->options, request->size);
+    CUdeviceptr base = 0;
+    CUresult code;
+    char text[160];
+    shortage->bytes = bytes;
+    if (exceeds_limit(device, bytes, shortage, error))
+        return SEAM_E_LIMIT;
+    code = SM_CALL(driver, cuMemAlloc, &base, bytes);
+    if (code != CUDA_SUCCESS) {
+        note_error(device);
+        shortage->obstacle = SM_OBSTACLE_DEVICE;
+        return sm_error_set(error, code == CUDA_ERROR_OUT_OF_MEMORY ? SEAM_E_DEVICE_OOM : SEAM_E_DEVICE,
+                            "device %d: cuMemAlloc of %lu bytes: %s", device->ordinal, bytes,
+                            sm_driver_text(driver, code, text, sizeof(text)));
+    }
+    *block = publish_segment(request, base, bytes);
+    if (*block)
+        return SEAM_OK;
+    (void)SM_CALL(driver, cuMemFree, base);
+    return sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the record of a segment of %lu bytes",
+                        bytes);
+}
+
+seam_result sm_grow(struct sm_request *request, struct sm_block **block, struct sm_shortage *shortage,
+                    struct sm_error *error)
+{
+    struct sm_device *device = request->device;
+    bool plain = device->options.policy == SM_POLICY_NATIVE;
     seam_result result = SEAM_OK;
     *shortage = (struct sm_shortage){.obstacle = SM_OBSTACLE_DEVICE, .bytes = request->size};
     if (sm_align_up(request->size, device->granularity) > device->total_bytes)
@@ -413,15 +532,12 @@ seam_result sm_grow(struct sm_request *request, struct sm_block **block, struct 
                             device->total_bytes);
     if (device->lost)
         sm_release_lost(device);
-    while (!result && !(*block = hit(request))) {
-        result = find_place(request, &plan, shortage, error);
-        if (result)
-            break;
-        result = attempt(request, &plan, plan.wanted, &batch, block, shortage, error);
-        if ((result == SEAM_E_DEVICE_OOM || result == SEAM_E_LIMIT) && plan.least < plan.wanted)
-            result = attempt(request, &plan, plan.least, &batch, block, shortage, error);
-        if (!result && *block)
-            break;
+    *block = hit(request);
+    while (!result && !*block) {
+        result = plain ? grow_segment(request, block, shortage, error)
+                       : grow_home(request, block, shortage, error);
+        if (!result && !*block)
+            *block = hit(request);
     }
     if (result)
         sm_trim_addresses(device);
@@ -508,20 +624,34 @@ static void forget(struct sm_device *device, struct sm_block *carved, uint64_t a
     sm_lock_give(&device->heap_lock);
 }
 
+/* Unmaps and releases one handle, or frees a plain segment. Returns: false when it is still there and usable.
+ */
+static bool return_handle(struct sm_device *device, const struct sm_extent *extent,
+                          const struct sm_handle *handle, bool *released)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    *released = true;
+    if (extent->plain)
+        return SM_CALL(driver, cuMemFree, handle->name) == CUDA_SUCCESS;
+    if (SM_CALL(driver, cuMemUnmap, handle->address, handle->size) != CUDA_SUCCESS)
+        return false;
+    *released = SM_CALL(driver, cuMemRelease, handle->name) == CUDA_SUCCESS;
+    return true;
+}
+
 /* Unmaps and releases a carved block from its low end. Returns: bytes given back; less than its size after a
  * refusal. */
 static uint64_t give_back(struct sm_device *device, struct sm_block *carved)
 {
-    struct sm_driver *driver = device->allocator->driver;
     uint64_t at = carved->address, end = sm_block_end(carved), given = 0;
     while (at < end) {
         struct sm_handle handle = *sm_extent_handle_at(carved->extent, at);
+        bool released;
         if (!sm_slab_reserve(&device->lost_records, 1) ||
-            SM_CALL(driver, cuMemUnmap, handle.address, handle.size) != CUDA_SUCCESS) {
+            !return_handle(device, carved->extent, &handle, &released)) {
             note_error(device);
             break;
         }
-        bool released = SM_CALL(driver, cuMemRelease, handle.name) == CUDA_SUCCESS;
         forget(device, carved, at, handle.size);
         if (!released) {
             note_error(device);
@@ -602,11 +732,12 @@ void sm_grow_teardown(struct sm_device *device)
         TAILQ_FOREACH(extent, &home->extents, link) {
             for (uint32_t i = 0; i < extent->handle_slots; i++) {
                 const struct sm_handle *handle = &extent->handles[i];
-                if (!handle->size)
-                    continue;
-                (void)SM_CALL(driver, cuMemUnmap, handle->address, handle->size);
-                (void)SM_CALL(driver, cuMemRelease, handle->name);
+                bool released;
+                if (handle->size)
+                    (void)return_handle(device, extent, handle, &released);
             }
+            if (extent->plain)
+                continue;
             (void)SM_CALL(driver, cuMemAddressFree, extent->base, extent->size);
             atomic_fetch_sub(&device->allocator->address_bytes, extent->size);
         }

@@ -16,8 +16,10 @@
 
 struct sm_block *sm_pool_hit(struct sm_request *request)
 {
-    const struct sm_options *options = &request->device->allocator->options;
+    const struct sm_options *options = &request->device->options;
     struct sm_block *block = sm_home_best_fit(request->home, request->size);
+    if (block && options->policy == SM_POLICY_EXPANDABLE)
+        block = sm_home_sheltered_fit(block);
     if (!block || !sm_fit_allows(options, request->size, block->size))
         return NULL;
     bool split = sm_fit_splits(options, request->size, block->size);
@@ -43,7 +45,7 @@ void sm_pool_count(const struct sm_request *request, struct sm_block *block)
 static seam_result locate(struct sm_request *request, CUstream stream, struct sm_error *error)
 {
     struct sm_device *device = request->device;
-    bool small_class = request->size <= device->allocator->options.small_limit;
+    bool small_class = sm_fit_is_small(&device->options, request->size);
     request->pool = sm_capture_pool(device, stream);
     request->stream = sm_device_stream(device, stream);
     if (request->stream)
@@ -63,7 +65,7 @@ uint64_t sm_pool_alloc(struct sm_device *device, uint64_t size, CUstream stream,
                      "CUDA out of memory. Tried to allocate more than 1EB memory (%lu bytes).", size);
         return 0;
     }
-    request.size = sm_round_size(&device->allocator->options, size);
+    request.size = sm_round_size(&device->options, size);
     sm_lock_take(&device->heap_lock);
     sm_fence_poll(device);
     result = locate(&request, stream, error);

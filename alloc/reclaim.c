@@ -74,7 +74,7 @@ static seam_result descend(struct sm_request *request, struct sm_block **block, 
 static void collect_garbage(struct sm_request *request)
 {
     struct sm_device *device = request->device;
-    double threshold = device->allocator->options.garbage_collection_threshold;
+    double threshold = device->options.garbage_collection_threshold;
     uint64_t base = device->limit != SM_UNLIMITED ? device->limit : device->total_bytes;
     uint64_t mark = (uint64_t)(threshold * (double)base);
     uint64_t after = device->heap.reserved + sm_align_up(request->size, device->granularity);

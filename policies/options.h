@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum sm_policy { SM_POLICY_STITCH, SM_POLICY_COUNT };
+enum sm_policy { SM_POLICY_STITCH, SM_POLICY_EXPANDABLE, SM_POLICY_NATIVE, SM_POLICY_COUNT };
 enum sm_peers { SM_PEERS_ALL, SM_PEERS_NONE };
 
 #define SM_UNLIMITED     UINT64_MAX
@@ -29,6 +29,7 @@ struct sm_options {
     /* PyTorch's keys */
     uint64_t max_split_size;                     /* bytes; SM_UNLIMITED: every block may be split */
     uint64_t max_non_split_rounding;             /* bytes */
+    uint64_t large_segment_size;                 /* bytes; native, expandable */
     uint8_t roundup_divisions[SM_ROUNDUP_SLOTS]; /* slot i: [2^i MiB, 2^(i+1) MiB); 0: off; see
                                                     policies/rounding.h */
     double garbage_collection_threshold;         /* share of the limit; 0: off */

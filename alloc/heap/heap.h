@@ -80,6 +80,7 @@ struct sm_handle {
 struct sm_extent {
     struct sm_home *home;
     uint64_t base, size;
+    bool plain; /* not a reservation but one plain allocation of the driver: one handle, filled whole */
     struct sm_block *first, *last;
     struct sm_handle *handles; /* slots, in no order */
     uint32_t handle_slots, handle_count, handle_hint;
@@ -153,9 +154,10 @@ struct sm_home *sm_home_create(struct sm_heap *heap, const struct sm_home_key *k
 /* Requires: the home has no extent. */
 void sm_home_destroy(struct sm_home *home);
 
-/* Adds a reservation, one UNMAPPED block. Returns: NULL when out of host memory.
+/* Adds a reservation, or a plain allocation, as one UNMAPPED block. Returns: NULL when out of host memory.
  * Requires: base and size are multiples of the granularity. */
 struct sm_extent *sm_extent_add(struct sm_home *home, uint64_t base, uint64_t size);
+struct sm_extent *sm_extent_add_plain(struct sm_home *home, uint64_t base, uint64_t size);
 /* Requires: nothing is mapped in it. */
 void sm_extent_remove(struct sm_extent *extent);
 
@@ -164,6 +166,10 @@ void sm_extent_remove(struct sm_extent *extent);
 /* The smallest free range >= size, the lowest address among equals; NULL if there is none. O(log n). */
 struct sm_block *sm_home_best_fit(struct sm_home *home, uint64_t size);
 struct sm_block *sm_home_largest(struct sm_home *home);
+/* After best fit, as PyTorch's expandable segments choose: goes on to the next larger range as long as that
+ * one has less room to grow into (its size and the gap behind it), so that the range at the end of a segment
+ * is left alone. */
+struct sm_block *sm_home_sheltered_fit(struct sm_block *block);
 
 /* FREE -> LIVE: the block's low end becomes the block, the rest stays free when split is true and size is
  * smaller. Requires: block FREE, size <= block->size, both multiples of 512; one record prepared when it
@@ -187,6 +193,11 @@ uint64_t sm_gap_missing(const struct sm_heap *heap, const struct sm_block *gap, 
 /* The gap that needs the fewest bytes for a range >= size, the lowest address among equals; NULL if none can
  * hold it. */
 struct sm_block *sm_home_best_gap(struct sm_home *home, uint64_t size, uint64_t *missing);
+
+/* The first gap, by address, that begins a run of free ranges and gaps >= size (a free range before it
+ * counted in), as PyTorch's expandable segments choose. *missing: bytes to map in it, at most its size; 0
+ * when what lies before it is enough. */
+struct sm_block *sm_home_first_run(struct sm_home *home, uint64_t size, uint64_t *missing);
 
 /* Makes room in the extent's tables for `count` handles that end at most at `end` (an address).
  * Returns: false when out of host memory; nothing changed. */

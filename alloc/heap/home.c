@@ -177,6 +177,21 @@ struct sm_block *sm_home_best_fit(struct sm_home *home, uint64_t size)
     return RB_NFIND(sm_free_tree, &home->free_ranges, &key);
 }
 
+/* A range's size and that of the gap behind it. */
+static uint64_t room_of(const struct sm_block *block)
+{
+    bool gap = block->next && block->next->state == SM_BLOCK_UNMAPPED;
+    return block->size + (gap ? block->next->size : 0);
+}
+
+struct sm_block *sm_home_sheltered_fit(struct sm_block *block)
+{
+    struct sm_block *next;
+    while ((next = RB_NEXT(sm_free_tree, NULL, block)) && room_of(next) < room_of(block))
+        block = next;
+    return block;
+}
+
 struct sm_block *sm_home_largest(struct sm_home *home)
 {
     return RB_MAX(sm_free_tree, &home->free_ranges);

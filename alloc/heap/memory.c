@@ -42,7 +42,7 @@ uint64_t sm_extent_boundary_down(const struct sm_extent *extent, uint64_t addres
     return handle->address + handle->size == address ? address : handle->address;
 }
 
-struct sm_extent *sm_extent_add(struct sm_home *home, uint64_t base, uint64_t size)
+static struct sm_extent *add_extent(struct sm_home *home, uint64_t base, uint64_t size, bool plain)
 {
     struct sm_heap *heap = home->heap;
     struct sm_extent *extent;
@@ -51,11 +51,22 @@ struct sm_extent *sm_extent_add(struct sm_home *home, uint64_t base, uint64_t si
         return NULL;
     gap = sm_slab_take(&heap->blocks);
     *gap = (struct sm_block){.address = base, .size = size, .extent = extent, .state = SM_BLOCK_UNMAPPED};
-    *extent = (struct sm_extent){.home = home, .base = base, .size = size, .first = gap, .last = gap};
+    *extent = (struct sm_extent){
+        .home = home, .base = base, .size = size, .plain = plain, .first = gap, .last = gap};
     TAILQ_INSERT_TAIL(&home->gaps, gap, gap);
     TAILQ_INSERT_TAIL(&home->extents, extent, link);
-    heap->address_bytes += size;
+    heap->address_bytes += plain ? 0 : size;
     return extent;
+}
+
+struct sm_extent *sm_extent_add(struct sm_home *home, uint64_t base, uint64_t size)
+{
+    return add_extent(home, base, size, false);
+}
+
+struct sm_extent *sm_extent_add_plain(struct sm_home *home, uint64_t base, uint64_t size)
+{
+    return add_extent(home, base, size, true);
 }
 
 void sm_extent_remove(struct sm_extent *extent)
@@ -65,7 +76,7 @@ void sm_extent_remove(struct sm_extent *extent)
     TAILQ_REMOVE(&home->gaps, extent->first, gap);
     sm_slab_give(&home->heap->blocks, extent->first);
     TAILQ_REMOVE(&home->extents, extent, link);
-    home->heap->address_bytes -= extent->size;
+    home->heap->address_bytes -= extent->plain ? 0 : extent->size;
     sm_hostmem_put(extent->handles, extent->handle_slots * sizeof(*extent->handles));
     sm_hostmem_put(extent->granules, extent->granule_count * sizeof(*extent->granules));
     sm_hostmem_put(extent, sizeof(*extent));
@@ -102,6 +113,31 @@ struct sm_block *sm_home_best_gap(struct sm_home *home, uint64_t size, uint64_t 
     if (best)
         *missing = least;
     return best;
+}
+
+/* Does a run of free ranges and gaps from `block` on hold `size` bytes? */
+static bool run_holds(const struct sm_block *block, uint64_t size)
+{
+    uint64_t sum = 0;
+    for (; block && sum < size && (block->state == SM_BLOCK_FREE || block->state == SM_BLOCK_UNMAPPED);
+         block = block->next)
+        sum += block->size;
+    return sum >= size;
+}
+
+struct sm_block *sm_home_first_run(struct sm_home *home, uint64_t size, uint64_t *missing)
+{
+    struct sm_block *gap, *first = NULL;
+    TAILQ_FOREACH(gap, &home->gaps, gap) {
+        const struct sm_block *start = free_size(gap->prev) ? gap->prev : gap;
+        if ((!first || gap->address < first->address) && run_holds(start, size))
+            first = gap;
+    }
+    if (first) {
+        uint64_t before = free_size(first->prev);
+        *missing = size > before ? sm_min(size - before, first->size) : 0;
+    }
+    return first;
 }
 
 bool sm_extent_prepare(struct sm_extent *extent, uint64_t end, uint32_t count)

@@ -72,7 +72,7 @@ static seam_result check_block(struct sm_block *block, struct recount *count, st
     case SM_BLOCK_UNMAPPED:
         if (block->next && block->next->state == SM_BLOCK_UNMAPPED)
             FAIL("gaps %#lx and %#lx touch and are not joined", block->address, block->next->address);
-        if (block->address % heap->granularity || block->size % heap->granularity)
+        if ((block->address - block->extent->base) % heap->granularity || block->size % heap->granularity)
             FAIL("gap %#lx+%#lx is not made of granules", block->address, block->size);
         count->home_gaps++;
         return SEAM_OK;
@@ -88,7 +88,7 @@ static seam_result check_handles(const struct sm_extent *extent, struct recount 
     uint64_t granularity = extent->home->heap->granularity, mapped = 0;
     uint32_t handles = 0;
     for (const struct sm_block *block = extent->first; block; block = block->next) {
-        uint64_t from = sm_align_down(block->address, granularity);
+        uint64_t from = extent->base + sm_align_down(block->address - extent->base, granularity);
         for (uint64_t at = from; at < sm_block_end(block); at += granularity) {
             const struct sm_handle *handle = sm_extent_handle_at(extent, at);
             if (!handle != (block->state == SM_BLOCK_UNMAPPED))
@@ -125,7 +125,7 @@ static seam_result check_extent(const struct sm_extent *extent, struct recount *
     if (at != extent->base + extent->size || extent->last != prev)
         FAIL("the blocks of extent %#lx end at %#lx, not at %#lx", extent->base, at,
              extent->base + extent->size);
-    count->address_bytes += extent->size;
+    count->address_bytes += extent->plain ? 0 : extent->size;
     seam_result result = check_handles(extent, count, error);
     for (struct sm_block *block = extent->first; block && !result; block = block->next)
         result = check_block(block, count, error);
