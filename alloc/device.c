@@ -47,33 +47,28 @@ static int attribute(struct sm_device *device, CUdevice_attribute name)
     return value;
 }
 
-/* Tries to create one handle with the present properties. */
-static bool can_create(struct sm_device *device)
-{
-    struct sm_driver *driver = device->allocator->driver;
-    CUmemGenericAllocationHandle handle;
-    if (SM_CALL(driver, cuMemCreate, &handle, device->granularity, &device->properties, 0) != CUDA_SUCCESS)
-        return false;
-    (void)SM_CALL(driver, cuMemRelease, handle);
-    return true;
-}
-
-/* A capability bit may be set where the creation is then refused: only a trial tells. */
-static void find_properties(struct sm_device *device)
+/* A capability bit may be set where the creation is then refused: only a trial tells. Context entered. */
+static seam_result find_properties(struct sm_device *device, struct sm_error *error)
 {
     CUmemAllocationProp *properties = &device->properties;
+    bool can = true;
     if (!device->allocator->options.exportable)
-        return;
+        return SEAM_OK;
     if (attribute(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
         properties->requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-        if (!can_create(device))
+        if (sm_grow_try(device, &can, error))
+            return SEAM_E_HOST_OOM;
+        if (!can)
             properties->requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
     }
     if (attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)) {
         properties->allocFlags.gpuDirectRDMACapable = 1;
-        if (!can_create(device))
+        if (sm_grow_try(device, &can, error))
+            return SEAM_E_HOST_OOM;
+        if (!can)
             properties->allocFlags.gpuDirectRDMACapable = 0;
     }
+    return SEAM_OK;
 }
 
 /* Who is granted every mapping: the device itself, then each device that can reach it. */
@@ -105,6 +100,7 @@ static seam_result ask_driver(struct sm_device *device, struct sm_error *error)
 {
     struct sm_driver *driver = device->allocator->driver;
     size_t bytes = 0;
+    int has_vmm = 0;
     CUresult code = SM_CALL(driver, cuDeviceGet, &device->device, device->ordinal);
     if (code != CUDA_SUCCESS)
         return refuse(device, "cuDeviceGet", code, error);
@@ -114,7 +110,11 @@ static seam_result ask_driver(struct sm_device *device, struct sm_error *error)
     if (code != CUDA_SUCCESS)
         return refuse(device, "cuDeviceTotalMem", code, error);
     device->total_bytes = bytes;
-    if (!attribute(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED))
+    code = SM_CALL(driver, cuDeviceGetAttribute, &has_vmm,
+                   CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device->device);
+    if (code != CUDA_SUCCESS)
+        return refuse(device, "cuDeviceGetAttribute", code, error);
+    if (!has_vmm)
         return sm_error_set(
             error, SEAM_E_UNSUPPORTED,
             "device %d (%s) offers no virtual memory management; use the native allocator on it",
@@ -148,9 +148,9 @@ static seam_result open_context(struct sm_device *device, struct sm_error *error
     seam_result result = sm_device_enter(device, &visit, error);
     if (result)
         return result;
-    find_properties(device);
+    result = find_properties(device, error);
     sm_device_leave(device, &visit);
-    return SEAM_OK;
+    return result;
 }
 
 static void init_records(struct sm_device *device)
