@@ -89,6 +89,7 @@ static void test_bad_values(void **state)
         {"SEAMALLOC_SIM_STRICT", "yes", "from 0 to 1"},
         {"SEAMALLOC_SIM_STREAMS", "lag:", "lag:N"},
         {"SEAMALLOC_SIM_STREAMS", "sometimes", "lag:N"},
+        {"SEAMALLOC_SIM_STREAMS", "random:x", "random:SEED"},
         {"SEAMALLOC_SIM_STREAMS", "timed", "not there yet"},
         {"SEAMALLOC_SIM_COST", "h200", "h100, a100"},
         {"SEAMALLOC_SIM_FAIL", "cuMemMap", "CALL:N"},

@@ -235,6 +235,57 @@ static void test_lag(void **state)
     assert_ok(cuEventQuery(event));
 }
 
+/* late: nothing completes until it is waited for, but who polls is not left alone for ever. */
+static void test_late(void **state)
+{
+    (void)state;
+    struct sim_config config = small_device();
+    unsigned word = 0;
+    config.streams = SIM_STREAMS_LATE;
+    make(&config);
+    assert_ok(cuMemsetD32(base, 1, 16));
+    assert_ok(cuCtxSynchronize());
+    assert_ok(cuMemsetD32Async(base, 2, 16, s));
+    assert_ok(cuEventRecord(event, s));
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+    assert_ok(cuMemcpyDtoH(&word, base, 4)); /* not ordered with s: reads what was there before */
+    assert_int_equal(word, 1);
+    assert_ok(cuEventSynchronize(event));
+    assert_ok(cuMemcpyDtoH(&word, base, 4));
+    assert_int_equal(word, 2);
+    assert_ok(cuEventRecord(event, s));
+    int queries = 0;
+    while (cuEventQuery(event) == CUDA_ERROR_NOT_READY)
+        assert_true(++queries <= 10000);
+    assert_true(queries > 5000);
+}
+
+/* How many queries each of some events takes, in a run of the random mode. */
+static void random_run(uint64_t seed, int queries[8])
+{
+    struct sim_config config = small_device();
+    config.streams = SIM_STREAMS_RANDOM;
+    config.seed = seed;
+    make(&config);
+    for (int i = 0; i < 8; i++) {
+        assert_ok(cuEventRecord(event, i % 2 ? s : t));
+        for (queries[i] = 0; cuEventQuery(event) == CUDA_ERROR_NOT_READY; queries[i]++)
+            assert_true(queries[i] < 64);
+    }
+}
+
+static void test_random(void **state)
+{
+    (void)state;
+    int first[8], again[8], other[8];
+    random_run(1, first);
+    random_run(1, again);
+    random_run(2, other);
+    assert_memory_equal(first, again, sizeof first);
+    assert_memory_not_equal(first, other, sizeof first);
+}
+
 /* Memory that a pool frees late comes back when an allocation needs it. */
 static void test_pool_waits_for_frees(void **state)
 {
@@ -297,6 +348,8 @@ int main(void)
         TEST(test_order),
         TEST(test_readers),
         cmocka_unit_test(test_lag),
+        cmocka_unit_test(test_late),
+        cmocka_unit_test(test_random),
         cmocka_unit_test(test_pool_waits_for_frees),
         TEST(test_small_reads),
     };
