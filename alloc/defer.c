@@ -189,8 +189,8 @@ void sm_fence_poll(struct sm_device *device)
     sm_device_leave(device, &visit);
 }
 
-/* The event that was recorded first of all that wait; NULL if none. Heap lock held. */
-static struct sm_spare_event *oldest(struct sm_device *device)
+/* The fence whose event was recorded first of all that wait; NULL if none. Heap lock held. */
+static struct sm_fence *oldest(struct sm_device *device)
 {
     struct sm_fence *fence, *first = NULL;
     struct sm_stream *stream;
@@ -199,16 +199,23 @@ static struct sm_spare_event *oldest(struct sm_device *device)
         if (!first || fence->serial < first->serial)
             first = fence;
     }
-    return first ? first->event : NULL;
+    return first;
 }
 
 bool sm_fence_wait_one(struct sm_device *device)
 {
     struct sm_driver *driver = device->allocator->driver;
-    struct sm_spare_event *spare;
+    struct sm_spare_event *spare = NULL;
+    struct sm_fence *fence;
+    uint64_t serial = 0;
+    bool passed;
     CUresult code;
     sm_lock_take(&device->heap_lock);
-    spare = sm_capture_running(device) ? NULL : oldest(device);
+    fence = sm_capture_running(device) ? NULL : oldest(device);
+    if (fence) {
+        spare = fence->event;
+        serial = fence->serial;
+    }
     sm_lock_give(&device->heap_lock);
     if (!spare)
         return false;
@@ -218,8 +225,11 @@ bool sm_fence_wait_one(struct sm_device *device)
     sm_lock_take(&device->heap_lock);
     sm_stats_count(device->stats, code ? SM_COUNTER_driver_errors : SM_COUNTER_event_waits, 1);
     sm_fence_poll(device);
+    /* If it waits all the same, the driver does not answer for its event: waiting again would not end. */
+    fence = oldest(device);
+    passed = !fence || fence->serial != serial;
     sm_lock_give(&device->heap_lock);
-    return code == CUDA_SUCCESS;
+    return code == CUDA_SUCCESS && passed;
 }
 
 bool sm_fence_wait_all(struct sm_device *device)

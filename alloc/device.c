@@ -47,17 +47,6 @@ static int attribute(struct sm_device *device, CUdevice_attribute name)
     return value;
 }
 
-/* Does the driver create handles with the present properties? A device that is full says nothing about that. */
-static bool can_create(struct sm_device *device)
-{
-    struct sm_driver *driver = device->allocator->driver;
-    CUmemGenericAllocationHandle handle;
-    CUresult code = SM_CALL(driver, cuMemCreate, &handle, device->granularity, &device->properties, 0);
-    if (code == CUDA_SUCCESS)
-        (void)SM_CALL(driver, cuMemRelease, handle);
-    return code == CUDA_SUCCESS || code == CUDA_ERROR_OUT_OF_MEMORY;
-}
-
 /* Without VMM, or where it lies, the device is used in plain segments. */
 static void go_plain(struct sm_device *device, const char *why)
 {
@@ -69,28 +58,34 @@ static void go_plain(struct sm_device *device, const char *why)
         device->granularity = 2 * SM_MIB; /* the unit of segments; nothing is mapped */
 }
 
-/* A capability bit may be set where the creation is then refused: only a trial tells. */
-static void find_properties(struct sm_device *device)
+/* A capability bit may be set where the creation is then refused: only a trial tells. Context entered. */
+static seam_result find_properties(struct sm_device *device, struct sm_error *error)
 {
     CUmemAllocationProp *properties = &device->properties;
+    bool can = true;
     if (device->options.policy == SM_POLICY_NATIVE)
-        return;
-    if (!can_create(device)) {
+        return SEAM_OK;
+    if (sm_grow_try(device, &can, error))
+        return SEAM_E_HOST_OOM;
+    if (!can)
         go_plain(device, "it refuses to create memory although it says that it can");
-        return;
-    }
-    if (!device->options.exportable)
-        return;
+    if (!can || !device->options.exportable)
+        return SEAM_OK;
     if (attribute(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
         properties->requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-        if (!can_create(device))
+        if (sm_grow_try(device, &can, error))
+            return SEAM_E_HOST_OOM;
+        if (!can)
             properties->requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
     }
     if (attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)) {
         properties->allocFlags.gpuDirectRDMACapable = 1;
-        if (!can_create(device))
+        if (sm_grow_try(device, &can, error))
+            return SEAM_E_HOST_OOM;
+        if (!can)
             properties->allocFlags.gpuDirectRDMACapable = 0;
     }
+    return SEAM_OK;
 }
 
 /* Who is granted every mapping: the device itself, then each device that can reach it. */
@@ -122,6 +117,7 @@ static seam_result ask_driver(struct sm_device *device, struct sm_error *error)
 {
     struct sm_driver *driver = device->allocator->driver;
     size_t bytes = 0;
+    int has_vmm = 0;
     CUresult code = SM_CALL(driver, cuDeviceGet, &device->device, device->ordinal);
     if (code != CUDA_SUCCESS)
         return refuse(device, "cuDeviceGet", code, error);
@@ -131,8 +127,11 @@ static seam_result ask_driver(struct sm_device *device, struct sm_error *error)
     if (code != CUDA_SUCCESS)
         return refuse(device, "cuDeviceTotalMem", code, error);
     device->total_bytes = bytes;
-    if (device->options.policy == SM_POLICY_NATIVE ||
-        !attribute(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) {
+    code = SM_CALL(driver, cuDeviceGetAttribute, &has_vmm,
+                   CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device->device);
+    if (code != CUDA_SUCCESS)
+        return refuse(device, "cuDeviceGetAttribute", code, error);
+    if (!has_vmm || device->options.policy == SM_POLICY_NATIVE) {
         go_plain(device, "it offers no virtual memory management");
         return SEAM_OK;
     }
@@ -165,9 +164,9 @@ static seam_result open_context(struct sm_device *device, struct sm_error *error
     seam_result result = sm_device_enter(device, &visit, error);
     if (result)
         return result;
-    find_properties(device);
+    result = find_properties(device, error);
     sm_device_leave(device, &visit);
-    return SEAM_OK;
+    return result;
 }
 
 static void init_records(struct sm_device *device)

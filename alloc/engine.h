@@ -235,6 +235,10 @@ uint64_t sm_trim(struct sm_device *device, uint64_t bytes, enum sm_trim_wait wai
 void sm_trim_addresses(struct sm_device *device);
 /* Tries again to release what the driver refused before; memory lock held. */
 void sm_release_lost(struct sm_device *device);
+/* Creates a handle of one granule with the device's present properties, and releases it; for set-up, before
+ * anybody else knows the device. A device that is full says nothing about it: then *created is true too.
+ * Context entered. Returns: SEAM_OK and *created, or SEAM_E_HOST_OOM. */
+seam_result sm_grow_try(struct sm_device *device, bool *created, struct sm_error *error);
 /* Unmaps, releases and frees everything, live or not; nobody else is inside. */
 void sm_grow_teardown(struct sm_device *device);
 
@@ -249,7 +253,7 @@ void sm_fence_record(struct sm_device *device, struct sm_block *block);
  * event must be recorded. Cheap when nothing waits. */
 void sm_fence_poll(struct sm_device *device);
 /* Waits for the oldest waiting fence of any stream and completes what has passed. Requires: memory lock held,
- * heap lock not. Returns: false when nothing waits, or the wait failed. */
+ * heap lock not. Returns: false when nothing waits, or the wait changed nothing. */
 bool sm_fence_wait_one(struct sm_device *device);
 /* Waits until the device has done everything, and completes all fences. Requires: as above. Returns: false
  * when the driver refused. */

@@ -104,6 +104,22 @@ void sm_release_lost(struct sm_device *device)
     }
 }
 
+seam_result sm_grow_try(struct sm_device *device, bool *created, struct sm_error *error)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    CUmemGenericAllocationHandle handle = 0;
+    if (!sm_slab_reserve(&device->lost_records, 1))
+        return sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the records of device %d",
+                            device->ordinal);
+    CUresult code = SM_CALL(driver, cuMemCreate, &handle, device->granularity, &device->properties, 0);
+    *created = code == CUDA_SUCCESS || code == CUDA_ERROR_OUT_OF_MEMORY;
+    if (code == CUDA_SUCCESS && SM_CALL(driver, cuMemRelease, handle) != CUDA_SUCCESS) {
+        note_error(device);
+        lose(device, handle, device->granularity, 0, SM_KIND_LARGE);
+    }
+    return SEAM_OK;
+}
+
 /* ---- address space ---- */
 
 /* How much to reserve: room for the whole device in one piece while the budget is far, less later. */
@@ -347,6 +363,15 @@ static bool exceeds_limit(struct sm_device *device, uint64_t bytes, struct sm_sh
     return true;
 }
 
+/* Does something that the driver refused to unmap lie in [address, address + bytes)? */
+static bool is_blocked(const struct sm_device *device, uint64_t address, uint64_t bytes)
+{
+    for (const struct sm_lost_handle *lost = device->lost; lost; lost = lost->next)
+        if (lost->address && lost->address < address + bytes && address < lost->address + lost->size)
+            return true;
+    return false;
+}
+
 /* One attempt with this many bytes. */
 static seam_result attempt(const struct sm_request *request, const struct plan *plan, uint64_t bytes,
                            struct batch *batch, struct sm_block **block, struct sm_shortage *shortage,
@@ -358,6 +383,14 @@ static seam_result attempt(const struct sm_request *request, const struct plan *
     shortage->bytes = bytes;
     if (exceeds_limit(device, bytes, shortage, error))
         return SEAM_E_LIMIT;
+    sm_release_lost(device);
+    if (is_blocked(device, plan->address, bytes)) {
+        note_error(device);
+        return sm_error_set(
+            error, SEAM_E_DEVICE,
+            "device %d: the driver refuses to unmap what lies at %#lx, where memory is to grow",
+            device->ordinal, plan->address);
+    }
     batch->count = sm_growth_handles(&device->options, &plan->state, bytes, batch->sizes);
     sm_lock_take(&device->heap_lock);
     ready = prepare(device, plan, bytes, batch->count);
@@ -530,8 +563,6 @@ seam_result sm_grow(struct sm_request *request, struct sm_block **block, struct 
     if (sm_align_up(request->size, device->granularity) > device->total_bytes)
         return sm_error_set(error, SEAM_E_DEVICE_OOM, "device %d has %lu bytes in all", device->ordinal,
                             device->total_bytes);
-    if (device->lost)
-        sm_release_lost(device);
     *block = hit(request);
     while (!result && !*block) {
         result = plain ? grow_segment(request, block, shortage, error)

@@ -29,8 +29,10 @@ extern "C" {
 /* When work that was put on a stream completes. */
 enum sim_streams {
     SIM_STREAMS_IMMEDIATE, /* at once, unless its stream is held or waits for one that is */
-    SIM_STREAMS_LAG /* after `lag` further device calls (launch, copy, fill, record, query), or when waited
-                       for */
+    SIM_STREAMS_LAG,   /* after `lag` further device calls (launch, copy, fill, record, query), or when waited
+                          for */
+    SIM_STREAMS_LATE,  /* when waited for; a program that only polls gets it after 10,000 such calls */
+    SIM_STREAMS_RANDOM /* like LAG, by a number below 64 that is drawn for each operation, from `seed` */
 };
 
 struct sim_config {
@@ -42,6 +44,8 @@ struct sim_config {
     const char *cost;         /* preset name, or the path of a cost file; NULL: "h100" */
     enum sim_streams streams; /* see above */
     uint64_t lag;             /* for SIM_STREAMS_LAG */
+    uint64_t seed;            /* for SIM_STREAMS_RANDOM */
+    bool plain_descend; /* plain allocations lie at falling addresses, as mmap places them; default rising */
     bool backed; /* memory is real host memory; else only the tables are kept, and copies move nothing */
     bool partial_mappings; /* a mapping may be a part of a handle, at any offset; default: whole handles at 0
                             */
@@ -95,8 +99,8 @@ SIM_CONTROL void sim_deinitialise(void);
  */
 SIM_CONTROL uint64_t sim_calls(const char *name);
 SIM_CONTROL uint64_t sim_calls_total(void);
-/* Calls that were answered "not supported" because the simulator does not implement them; those that a library
- * on top of the driver (a math library, say) reported with sim_note_unsupported are among them. */
+/* Calls that were answered "not supported" because the simulator does not implement them; those that a
+ * library on top of the driver (a math library, say) reported with sim_note_unsupported are among them. */
 SIM_CONTROL uint64_t sim_calls_unsupported(void);
 /* Counts a call of a library's function that has no answer, by name, under "unsupported_calls". */
 SIM_CONTROL void sim_note_unsupported(const char *name);
@@ -145,6 +149,11 @@ SIM_CONTROL CUresult sim_stream_hold(CUstream stream, bool hold);
  * checked as a kernel's would be: mapped, with access, not in use by unfinished work of another stream that
  * is not ordered before it. size 0: work that touches nothing. */
 SIM_CONTROL CUresult sim_stream_work(CUstream stream, CUdeviceptr base, size_t size, uint64_t ns);
+
+/* The next kernel that this thread launches writes nothing outside [base, base + size), as far as its caller
+ * can tell from its arguments. Small reads of other memory then stay what copies and fills wrote there. size
+ * 0: it may write anywhere, which is also true without this call. */
+SIM_CONTROL void sim_kernel_writes(CUdeviceptr base, size_t size);
 
 /* Completes what is queued on a stream now (and what it waits for), held or not. */
 SIM_CONTROL CUresult sim_stream_run(CUstream stream);

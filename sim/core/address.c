@@ -3,6 +3,7 @@
 #include "sim/core/address.h"
 #include "base/align.h"
 #include "sim/core/backing.h"
+#include "sim/core/config.h"
 #include "sim/core/gaps.h"
 #include <stdlib.h>
 
@@ -38,6 +39,7 @@ static struct {
     uint64_t used, peak;
 } arenas[SIM_DEVICES_MAX];
 static int arena_count;
+static uint64_t arenas_start, arenas_end;
 static uint64_t address_budget;
 static uint64_t next_id = 1, next_host_id = (uint64_t)1 << 48;
 
@@ -51,6 +53,8 @@ bool sim_address_start(int devices, bool backed, uint64_t budget)
     uint64_t size = sim_arena_bytes(devices, backed), base = backed ? BACKED_BASE : WIDE_BASE;
     address_budget = budget ? sm_min(budget, size) : size;
     next_id = 1;
+    arenas_start = base;
+    arenas_end = base + (uint64_t)devices * size;
     for (arena_count = 0; arena_count < devices; arena_count++) {
         uint64_t start = base + (uint64_t)arena_count * size;
         arenas[arena_count].used = arenas[arena_count].peak = 0;
@@ -87,8 +91,9 @@ static bool find_room(int device, enum sim_range_kind kind, uint64_t size, uint6
         sim_gaps_give(gaps, hint, size);
     }
     for (int tries = 0; tries < 64; tries++) {
-        bool found = kind == SIM_RANGE_PLAIN ? sim_gaps_take_high(gaps, size, align, base)
-                                             : sim_gaps_take_low(gaps, size, align, base);
+        bool found = kind == SIM_RANGE_PLAIN && sim_config.plain_descend
+                         ? sim_gaps_take_high(gaps, size, align, base)
+                         : sim_gaps_take_low(gaps, size, align, base);
         if (!found)
             return false;
         if (sim_backing_reserve(*base, size))
@@ -167,6 +172,11 @@ struct sim_range *sim_address_at(uint64_t base)
 struct sim_range *sim_address_next(struct sim_range *range)
 {
     return range ? RB_NEXT(range_tree, &ranges, range) : RB_MIN(range_tree, &ranges);
+}
+
+bool sim_address_in_arena(uint64_t address)
+{
+    return arena_count > 0 && address >= arenas_start && address < arenas_end;
 }
 
 uint64_t sim_address_bytes(int device)

@@ -57,6 +57,9 @@ struct sim_range *sim_address_at(uint64_t base);
 /* The first range that is not wholly below an address, in address order; the one after a range. */
 struct sim_range *sim_address_next(struct sim_range *range);
 
+/* Does an address lie in the arena of a device, whether or not anything is there? */
+bool sim_address_in_arena(uint64_t address);
+
 uint64_t sim_address_bytes(int device);
 uint64_t sim_address_bytes_peak(int device);
 /* Numbers for handles and plain allocations: 1, 2, 3 ... */

@@ -48,10 +48,19 @@ bool sim_config_check(const struct sim_config *c, char *error, size_t error_size
 
 const char *sim_config_streams_text(const struct sim_config *config, char *text, size_t size)
 {
-    if (config->streams == SIM_STREAMS_LAG)
-        snprintf(text, size, "lag:%llu", (unsigned long long)config->lag);
-    else
+    switch (config->streams) {
+    case SIM_STREAMS_IMMEDIATE:
         snprintf(text, size, "immediate");
+        break;
+    case SIM_STREAMS_LAG:
+        snprintf(text, size, "lag:%llu", (unsigned long long)config->lag);
+        break;
+    case SIM_STREAMS_LATE:
+        snprintf(text, size, "late");
+        break;
+    case SIM_STREAMS_RANDOM:
+        snprintf(text, size, "random:%llu", (unsigned long long)config->seed);
+    }
     return text;
 }
 
@@ -90,22 +99,37 @@ static bool read_flag(const char *variable, bool *out)
     return true;
 }
 
+/* The number of "NAME:NUMBER", when that is what the value is. */
+static bool mode_number(const char *value, const char *name, uint64_t *number)
+{
+    size_t length = strlen(name);
+    char *end;
+    if (strncmp(value, name, length) != 0 || value[length] != ':' ||
+        !isdigit((unsigned char)value[length + 1]))
+        return false;
+    errno = 0;
+    *number = strtoull(value + length + 1, &end, 10);
+    return !*end && !errno;
+}
+
 static bool read_streams(struct sim_config *config)
 {
     static const char variable[] = "SEAMALLOC_SIM_STREAMS";
     const char *value = getenv(variable);
-    char *end;
     if (!value || !strcmp(value, "immediate"))
         return true;
-    if (!strncmp(value, "lag:", 4) && isdigit((unsigned char)value[4])) {
-        config->lag = strtoull(value + 4, &end, 10);
+    if (mode_number(value, "lag", &config->lag))
         config->streams = SIM_STREAMS_LAG;
-        if (!*end)
-            return true;
-    }
-    if (!strcmp(value, "late") || !strcmp(value, "timed") || !strncmp(value, "random:", 7))
-        return complain(variable, value, "this mode is not there yet; want immediate or lag:N");
-    return complain(variable, value, "want immediate or lag:N, N calls late");
+    else if (mode_number(value, "random", &config->seed))
+        config->streams = SIM_STREAMS_RANDOM;
+    else if (!strcmp(value, "late"))
+        config->streams = SIM_STREAMS_LATE;
+    else if (!strcmp(value, "timed"))
+        return complain(variable, value,
+                        "this mode is not there yet; want immediate, lag:N, late or random:SEED");
+    else
+        return complain(variable, value, "want immediate, lag:N, late or random:SEED, with whole numbers");
+    return true;
 }
 
 static bool read_faults(void)

@@ -124,6 +124,7 @@ static bool bring_up(void)
 {
     const struct sim_config *c = &sim_config;
     sim_rules_reset(c->strict);
+    sim_queue_start();
     sim_streams_start();
     sim_memory_start(c->devices);
     return sim_backing_start(c->devices, c->device_bytes, c->backed) &&

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* graph: see graph.h. */
 #include "sim/core/graph.h"
+#include "base/align.h"
 #include "sim/core/address.h"
 #include "sim/core/memory.h"
 #include "sim/core/table.h"
 #include <stdlib.h>
+#include <string.h>
 
 struct sim_graph_memory {
     int references; /* graphs and executable graphs */
@@ -13,12 +15,32 @@ struct sim_graph_memory {
     uint64_t *bases;
 };
 
+/* Bytes of graphs' memory on each device, now and at most. */
+static uint64_t bytes[SIM_DEVICES_MAX], bytes_high[SIM_DEVICES_MAX];
+
+uint64_t sim_graph_bytes(int device)
+{
+    return bytes[device];
+}
+
+uint64_t sim_graph_bytes_high(int device)
+{
+    return bytes_high[device];
+}
+
+void sim_graph_bytes_restart(int device)
+{
+    bytes_high[device] = bytes[device];
+}
+
 static void release_memory(struct sim_graph_memory *memory)
 {
     if (!memory || --memory->references > 0)
         return;
     for (size_t i = 0; i < memory->count; i++) {
         struct sim_range *range = sim_address_at(memory->bases[i]);
+        if (range)
+            bytes[range->device] -= range->size;
         if (range && (range->graph == SIM_GRAPH_FREED || !memory->launched))
             sim_memory_free(memory->bases[i]);
         else if (range)
@@ -79,6 +101,9 @@ CUresult sim_graph_own(struct sim_graph *graph, uint64_t base)
         memory->room = room;
     }
     memory->bases[memory->count++] = base;
+    struct sim_range *range = sim_address_at(base);
+    bytes[range->device] += range->size;
+    bytes_high[range->device] = sm_max(bytes_high[range->device], bytes[range->device]);
     return CUDA_SUCCESS;
 }
 
@@ -160,6 +185,8 @@ static void drop_graph(uint64_t handle, void *object, void *user)
 
 void sim_graphs_reset(void)
 {
+    memset(bytes, 0, sizeof bytes);
+    memset(bytes_high, 0, sizeof bytes_high);
     enum sim_kind graph = SIM_KIND_GRAPH, exec = SIM_KIND_EXEC;
     sim_table_each(SIM_KIND_GRAPH, drop_graph, &graph);
     sim_table_each(SIM_KIND_EXEC, drop_graph, &exec);

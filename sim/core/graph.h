@@ -26,6 +26,11 @@ CUresult sim_graph_own(struct sim_graph *graph, uint64_t base);
 void sim_graph_launched(struct sim_graph *exec);
 void sim_graph_free(struct sim_graph *graph);
 
+/* Bytes of memory that graphs own on a device, now and at most since the start or the last restart. */
+uint64_t sim_graph_bytes(int device);
+uint64_t sim_graph_bytes_high(int device);
+void sim_graph_bytes_restart(int device);
+
 CUresult sim_graph_instantiate(CUgraph graph, CUgraphExec *exec);
 CUresult sim_graph_destroy(CUgraph graph);
 CUresult sim_graph_exec_destroy(CUgraphExec exec);

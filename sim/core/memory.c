@@ -150,8 +150,7 @@ void sim_memory_free(uint64_t base)
 
 bool sim_memory_is_device(uint64_t address)
 {
-    const struct sim_range *range = sim_address_find(address);
-    return range && (range->kind == SIM_RANGE_RESERVATION || range->kind == SIM_RANGE_PLAIN);
+    return sim_address_in_arena(address);
 }
 
 bool sim_memory_is_pinned(uint64_t address)

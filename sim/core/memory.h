@@ -59,7 +59,7 @@ size_t sim_memory_pieces(uint64_t base, uint64_t size, struct sim_piece *pieces,
  * Returns: CUDA_SUCCESS; or CUDA_ERROR_INVALID_VALUE, and then *rule is the one that is broken. */
 CUresult sim_memory_check(uint64_t base, uint64_t size, int device, bool write, enum sim_rule *rule);
 
-/* Is it an address of device memory (reserved or allocated)? */
+/* Is it an address that only device memory can have, also where there is none (any more)? */
 bool sim_memory_is_device(uint64_t address);
 
 /* Is it an address of host memory that the device knows? */

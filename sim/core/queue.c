@@ -9,13 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LANES_MAX = 1 << 16 };
+enum { LANES_MAX = 1 << 16, LATE_CALLS = 10000, RANDOM_CALLS = 64 };
 
 static struct sim_lane *lanes[LANES_MAX]; /* never freed: an index stays valid, and so do its sequences */
 static uint32_t lane_count;
 static TAILQ_HEAD(lane_list, sim_lane) active_lanes = TAILQ_HEAD_INITIALIZER(active_lanes);
 static _Atomic uint64_t pending_total;
 static uint64_t now;      /* calls so far */
+static uint64_t drawn;    /* state of the random mode */
 static uint32_t sleepers; /* host waits that sleep */
 
 /* ---- clocks ---- */
@@ -155,12 +156,12 @@ static bool wait_is_over(const struct sim_op *op)
     return op->kind != SIM_OP_WAIT || lanes[op->wait.lane]->done >= op->wait.sequence;
 }
 
-/* The mode's decision: may the first operation of a lane complete now, unasked? */
+/* May the first operation of a lane complete now, unasked? */
 static bool may_run(const struct sim_lane *lane, const struct sim_op *op)
 {
     if (lane->is_held || lane->is_busy || !wait_is_over(op))
         return false;
-    return sim_config.streams == SIM_STREAMS_IMMEDIATE || now >= op->tick + sim_config.lag;
+    return now >= op->due;
 }
 
 /* Completes what may in one lane. Returns: whether anything did. */
@@ -242,6 +243,25 @@ static CUresult check_touches(const struct sim_lane *lane, const struct sim_op *
     return CUDA_SUCCESS;
 }
 
+/* The mode's decision: from which call on an operation that is put now may complete unasked. */
+static uint64_t draw_due(void)
+{
+    switch (sim_config.streams) {
+    case SIM_STREAMS_LAG:
+        return now + sim_config.lag;
+    case SIM_STREAMS_LATE:
+        return now + LATE_CALLS;
+    case SIM_STREAMS_RANDOM: /* xorshift: the same seed gives the same run everywhere */
+        drawn ^= drawn << 13;
+        drawn ^= drawn >> 7;
+        drawn ^= drawn << 17;
+        return now + drawn % RANDOM_CALLS;
+    case SIM_STREAMS_IMMEDIATE:
+        break;
+    }
+    return now;
+}
+
 static CUresult append(struct sim_lane *lane, const struct sim_op *op)
 {
     struct sim_op *kept = malloc(sizeof *kept);
@@ -249,7 +269,7 @@ static CUresult append(struct sim_lane *lane, const struct sim_op *op)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *kept = *op;
     kept->sequence = ++lane->last;
-    kept->tick = now;
+    kept->due = draw_due();
     STAILQ_INSERT_TAIL(&lane->ops, kept, link);
     atomic_fetch_add_explicit(&pending_total, 1, memory_order_relaxed);
     if (!lane->is_active) {
@@ -455,6 +475,12 @@ bool sim_queue_uses(uint64_t base, uint64_t size)
 uint64_t sim_queue_total(void)
 {
     return atomic_load_explicit(&pending_total, memory_order_relaxed);
+}
+
+void sim_queue_start(void)
+{
+    drawn = sim_config.seed * 0x9e3779b97f4a7c15u + 1;
+    drawn = drawn ? drawn : 1; /* xorshift has no way out of 0 */
 }
 
 /* Operations are forgotten, not completed. */

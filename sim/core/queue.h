@@ -4,7 +4,8 @@
  *
  * When one may complete is the mode's business (sim_streams): at once, or after a number of further calls;
  * always in the order of its lane, never before what it waits for, never in a lane that is held. A host wait
- * pushes what it waits for, whatever the mode. A new mode needs one function: may_run() in queue.c.
+ * pushes what it waits for, whatever the mode. The modes differ in draw_due()
+ * in queue.c, and in nothing else.
  *
  * Order between lanes is also tracked (clocks): for each lane, up to which operation of every other lane it
  * is known to be ordered. Work that touches the same bytes as unfinished work elsewhere without such an order
@@ -35,7 +36,7 @@ struct sim_op {
     STAILQ_ENTRY(sim_op) link;
     enum sim_op_kind kind;
     uint64_t sequence; /* in its lane, from 1 */
-    uint64_t tick;     /* when it was put there */
+    uint64_t due;      /* the count of calls from which on it may complete */
     int touch_count;
     struct sim_touch touches[2];
     union {
@@ -128,6 +129,8 @@ bool sim_queue_uses(uint64_t base, uint64_t size);
 /* Operations that are not done, on all lanes. Thread: any, no lock. */
 uint64_t sim_queue_total(void);
 
+/* Requires: the configuration is in force. */
+void sim_queue_start(void);
 void sim_queue_reset(void);
 
 #endif

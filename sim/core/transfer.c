@@ -19,10 +19,8 @@ static struct {
 } writes[WRITES];
 static unsigned write_count;
 
-void sim_transfer_kernel(void)
-{
-    atomic_fetch_add_explicit(&kernels, 1, memory_order_relaxed);
-}
+/* Where the next kernel of this thread writes; size 0: not known. */
+static __thread uint64_t next_base, next_size;
 
 void sim_transfer_reset(void)
 {
@@ -54,6 +52,21 @@ static void forget_write(uint64_t base, uint64_t size)
                 pieces[i].offset < w->offset + w->size)
                 w->size = 0;
         }
+}
+
+void sim_kernel_writes(CUdeviceptr base, size_t size)
+{
+    next_base = base;
+    next_size = size;
+}
+
+void sim_transfer_kernel(void)
+{
+    if (next_size)
+        forget_write(next_base, next_size);
+    else
+        atomic_fetch_add_explicit(&kernels, 1, memory_order_relaxed);
+    next_size = 0;
 }
 
 static bool is_known(uint64_t base, uint64_t size)

@@ -37,7 +37,8 @@ void sim_transfer_run(const struct sim_transfer *transfer, int device);
 /* The bytes a side spans, from its first to its last. */
 uint64_t sim_transfer_span(uint64_t width, uint64_t height, uint64_t pitch);
 
-/* A kernel was launched: small reads are no longer to be trusted. Thread: any, no lock. */
+/* A kernel was launched: small reads are no longer to be trusted, or those not that lie where the thread said
+ * with sim_kernel_writes that it writes. */
 void sim_transfer_kernel(void);
 void sim_transfer_reset(void);
 

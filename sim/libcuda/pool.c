@@ -4,6 +4,7 @@
 #include "sim/core/calls.h"
 #include "sim/core/config.h"
 #include "sim/core/cost.h"
+#include "sim/core/graph.h"
 #include "sim/core/lock.h"
 
 #define NEED_DEVICE(device)                                                                                  \
@@ -171,4 +172,43 @@ SIM_API CUresult cuMemFreeAsync(CUdeviceptr ptr, CUstream handle)
     sim_queue_tick();
     sim_unlock();
     return result;
+}
+
+/* ---- memory of graphs, which have no pool that could be named ---- */
+
+SIM_API CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
+{
+    SIM_ENTER(cuDeviceGetGraphMemAttribute);
+    SIM_NEED(value);
+    NEED_DEVICE(device);
+    if ((int)attribute < 0 || attribute > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
+        return CUDA_ERROR_INVALID_VALUE;
+    bool high =
+        attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH || attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
+    sim_lock();
+    *(cuuint64_t *)value = high ? sim_graph_bytes_high(device) : sim_graph_bytes(device);
+    sim_unlock();
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
+{
+    SIM_ENTER(cuDeviceSetGraphMemAttribute);
+    SIM_NEED(value);
+    NEED_DEVICE(device);
+    if ((attribute != CU_GRAPH_MEM_ATTR_USED_MEM_HIGH && attribute != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) ||
+        *(const cuuint64_t *)value)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_lock();
+    sim_graph_bytes_restart(device);
+    sim_unlock();
+    return CUDA_SUCCESS;
+}
+
+/* Nothing is kept beyond what graphs need. */
+SIM_API CUresult cuDeviceGraphMemTrim(CUdevice device)
+{
+    SIM_ENTER(cuDeviceGraphMemTrim);
+    NEED_DEVICE(device);
+    return CUDA_SUCCESS;
 }

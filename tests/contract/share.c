@@ -5,7 +5,7 @@
 
 static CUmemGenericAllocationHandle create_exportable(void)
 {
-    CUmemGenericAllocationHandle handle;
+    CUmemGenericAllocationHandle handle = 0;
     CUmemAllocationProp prop = device_prop(0);
     int can;
     assert_ok(cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 0));

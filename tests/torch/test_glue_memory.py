@@ -29,7 +29,7 @@ def test_out_of_memory_is_pytorchs_exception_and_all_goes_on(run):
     for name in ("too_much", "absurd", "gigantic"):
         assert done[name].startswith("CUDA out of memory. Tried to allocate"), done[name]
     assert "1.00 GiB" in done["too_much"] and "more than 1EB memory" in done["gigantic"]
-    assert done["ooms"] == 3
+    assert done["ooms"] == 2, "what no address space holds is refused before anything is tried, as by PyTorch"
     assert done["allocated"] == 1536 * MIB, "a failed request changes nothing"
     assert done["again"] == 1024 * MIB and done["address"] != 0
 

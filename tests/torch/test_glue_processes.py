@@ -23,10 +23,12 @@ def test_threads_and_a_data_loader(run):
             except BaseException as error:
                 failures.append(repr(error))
         threads = [threading.Thread(target=work, args=(n,)) for n in range(1, 5)]
+        # The workers are forked here, before the threads exist: a fork beside running threads may copy a lock of
+        # Python's that is held.
+        batches, loader = 0, iter(DataLoader(data, batch_size=32, num_workers=2, pin_memory=True))
         for t in threads:
             t.start()
-        batches = 0
-        for x, y in DataLoader(data, batch_size=32, num_workers=2, pin_memory=True):
+        for x, y in loader:
             loss = torch.nn.functional.cross_entropy(model(x.cuda(non_blocking=True)), y.cuda(non_blocking=True))
             loss.backward()
             batches += 1
@@ -100,8 +102,8 @@ def test_tensors_outlive_the_program(run):
         """,
         SEAMALLOC_SIM_STREAMS="lag:100",
     )
-    lines = [line for line in done.stderr.splitlines() if "simulated CUDA device" not in line]
-    assert not lines, done.stderr
+    said = [line for line in done.stderr.splitlines() if "simulated" not in line]
+    assert not said, done.stderr
 
 
 GRAPH = """
@@ -142,8 +144,9 @@ def test_graph_capture_keeps_its_memory_apart(run):
     del graph
     gc.collect()
     torch.cuda.empty_cache()
-    still = float(out.sum()) is not None      # the output outlives its graph
     after_graph = torch.cuda.memory_reserved()
+    out.zero_()                               # the output outlives its graph
+    still = int(out.cpu().count_nonzero()) == 0
     del out, static
     torch.cuda.empty_cache()
     seamalloc.validate()
@@ -153,7 +156,7 @@ def test_graph_capture_keeps_its_memory_apart(run):
     )
     assert done["overlap"] == []
     assert done["with_graph"] > 4 << 20, "a graph's memory stays while it can be replayed"
-    assert done["after_graph"] <= done["with_graph"]
+    assert done["after_graph"] <= done["with_graph"] and done["still"]
     assert done["allocated"] == 0 and done["end"] == 0
     assert not done.record["violations"], done.record["violations"]
 

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Phases over real training: what lives where, and the sums that must hold for models whose sizes are known."""
 
+import textwrap
+
+MIB = 1 << 20
+
 MODEL = """
     from torch import nn
     import torch.nn.functional as F
@@ -109,19 +113,21 @@ DCGAN = (
     def rounded(tensors):
         return sum((t.numel() * t.element_size() + 511) // 512 * 512 for t in tensors)
     def live():
-        return torch.cuda.memory_allocated()
+        stats = torch.cuda.memory_stats()
+        return stats["allocated_bytes.all.current"], stats["requested_bytes.all.current"]
     G = nn.Sequential(nn.ConvTranspose2d(100, 512, 4, 1, 0, bias=False), nn.BatchNorm2d(512), nn.ReLU(True),
                       *up(512, 256), *up(256, 128), *up(128, 64), nn.ConvTranspose2d(64, 3, 4, 2, 1, bias=False), nn.Tanh())
     D = nn.Sequential(nn.Conv2d(3, 64, 4, 2, 1, bias=False), nn.LeakyReLU(0.2, inplace=True), *down(64, 128),
                       *down(128, 256), *down(256, 512), nn.Conv2d(512, 1, 4, 1, 0, bias=False), nn.Sigmoid())
-    start = live()
+    torch.cuda.init()
+    start = live()[0]
     G.cuda()
-    after_g = live() - start
+    after_g = live()[0] - start
     G_bytes = rounded([*G.parameters(), *G.buffers()])
     D.cuda()
     D_bytes = rounded([*D.parameters(), *D.buffers()])
     noise = torch.randn(64, 100, 1, 1, device="cuda")
-    after_noise = live() - start
+    after_noise = live()[0] - start
     result(after_g=after_g, G=G_bytes, after_noise=after_noise, D=D_bytes, noise=rounded([noise]))
     optD, optG = (torch.optim.Adam(m.parameters(), lr=2e-4, betas=(0.5, 0.999)) for m in (D, G))
     loss = nn.BCELoss()
@@ -144,28 +150,30 @@ DCGAN = (
     stats = torch.cuda.memory_stats()
     result(table=table, allocated_peak=stats["allocated_bytes.all.peak"], reserved_peak=stats["reserved_bytes.all.peak"])
     del output, error, fake, real
-    if "seamalloc" in sys.modules:
+    if torch.cuda.get_allocator_backend() == "pluggable":
         seamalloc.validate()
 """
 )
 
 
 def test_dcgan_has_the_lines_of_the_tutorial(run):
-    """Weights, noise and batch to the byte; afterwards the same allocated figure as under PyTorch's own allocator at
-    each line, and less reserved."""
+    """Weights, noise and batch to the byte; then the same requested bytes as under PyTorch's own allocator at each
+    line. It rounds more: it hands out a large block whole when less than 1 MiB would be left over."""
     ours = run(DCGAN)
-    native = run("import torch\n" + DCGAN.replace("\n    ", "\n"), install=False)
+    native = run("import torch\n" + textwrap.dedent(DCGAN), install=False)
     assert ours["after_g"] == ours["G"] == native["after_g"]
-    assert round(ours["G"] / 2**20, 1) == 13.7
+    assert round(ours["G"] / MIB, 1) == 13.7
     assert ours["after_noise"] == ours["G"] + ours["D"] + ours["noise"]
-    assert round(ours["after_noise"] / 2**20, 1) == 24.2
+    assert round(ours["after_noise"] / MIB, 1) == 24.2
     for step, (mine, theirs) in enumerate(zip(ours["table"], native["table"], strict=True)):
-        assert mine == theirs, f"iteration {step}"
-    first, second = ours["table"]
+        assert list(mine) == list(theirs)
+        for line, (allocated, requested) in mine.items():
+            assert requested == theirs[line][1], (step, line)
+            assert requested <= allocated <= theirs[line][0], (step, line)
+    first, second = ({line: pair[0] for line, pair in lines.items()} for lines in ours["table"])
     assert first["backward D"] < first["forward D"] < first["forward G"], "a backward pass frees its activations"
     assert second["backward D"] < second["forward D"]
     moments = 2 * (ours["G"] + ours["D"])
-    assert abs(second["step G"] - first["step G"]) < 1 << 20, "nothing grows from step to step"
+    assert abs(second["step G"] - first["step G"]) < MIB, "nothing grows from step to step"
     assert first["step G"] >= ours["G"] + ours["D"] + moments * 0.99
-    assert ours["reserved_peak"] < native["reserved_peak"]
-    assert ours["reserved_peak"] >= ours["allocated_peak"]
+    assert ours["allocated_peak"] <= ours["reserved_peak"] < native["reserved_peak"]

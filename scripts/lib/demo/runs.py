@@ -31,7 +31,7 @@ STOP_SECONDS = 5
 # under every allocator.
 MEMORY_CALLS = frozenset(
     "cuMemAlloc cuMemAllocAsync cuMemAllocFromPoolAsync cuMemAllocManaged cuMemAllocPitch cuMemFree cuMemFreeAsync"
-    " cuMemCreate cuMemRelease cuMemMap cuMemUnmap cuMemSetAccess cuMemAddressReserve cuMemAddressFree cuMemGetInfo"
+    " cuMemCreate cuMemRelease cuMemMap cuMemUnmap cuMemSetAccess cuMemAddressReserve cuMemAddressFree"
     " cuMemRetainAllocationHandle".split()
 )
 

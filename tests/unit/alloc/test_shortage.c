@@ -281,20 +281,6 @@ static void peers_reach_every_chunk(void **state)
     }
 }
 
-static void a_device_without_vmm_is_refused_by_name(void **state)
-{
-    (void)state;
-    struct fixture f;
-    struct sm_device *device = NULL;
-    fixture_init(&f);
-    f.sim.vmm = false;
-    fixture_open(&f, "");
-    assert_int_equal(sm_allocator_device(f.allocator, 0, &device, &f.error), SEAM_E_UNSUPPORTED);
-    assert_null(device);
-    expect_text(&f, "device 0");
-    fixture_close(&f);
-}
-
 static void a_device_that_lies_about_handles(void **state)
 {
     (void)state;
@@ -323,7 +309,6 @@ int main(void)
         cmocka_unit_test(garbage_goes_before_the_mark_is_passed),
         cmocka_unit_test(devices_are_apart),
         cmocka_unit_test(peers_reach_every_chunk),
-        cmocka_unit_test(a_device_without_vmm_is_refused_by_name),
         cmocka_unit_test(a_device_that_lies_about_handles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -118,9 +118,11 @@ class Library:
         """What a function writes that follows ``snprintf``: called with a buffer until the whole text fits."""
         needed = writer(None, 0)
         while needed > 0:
-            buffer = ctypes.create_string_buffer(needed + 1)
-            length = writer(buffer, needed + 1)
-            if length <= needed:
+            # Counters and times may have more digits by the second call: with some room a third is rare.
+            room = needed + needed // 8 + 64
+            buffer = ctypes.create_string_buffer(room)
+            length = writer(buffer, room)
+            if length < room:
                 return buffer.value.decode(errors="replace") if length > 0 else ""
             needed = length
         return ""

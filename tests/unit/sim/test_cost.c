@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cost model: the presets, files of one's own, and what a call adds. */
+#include "tests/unit/sim/sim_test.h"
+#include <unistd.h>
+
+static void start_with(const char *cost)
+{
+    struct sim_config config = small_device();
+    config.cost = cost;
+    begin(&config);
+}
+
+/* A file with these lines. */
+static void write_costs(char *path, const char *lines)
+{
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    assert_int_equal(write(file, lines, strlen(lines)), (ssize_t)strlen(lines));
+    close(file);
+}
+
+static void test_every_preset_loads(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"h100", "a100", "a100-worst", "small"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        start_with(names[i]);
+        create(UNIT);
+        assert_true(sim_driver_ns("cuMemCreate") > 1000);
+        assert_true(sim_driver_ns(NULL) > sim_driver_ns("cuMemCreate"));
+    }
+    start_with("zero");
+    create(UNIT);
+    assert_int_equal(sim_driver_ns(NULL), 0);
+}
+
+/* fixed + per handle + per GiB, each where it belongs. */
+static void test_parts(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/sim-cost-XXXXXX";
+    write_costs(path, "# comment\ncuMemSetAccess 1000 10 1024\ncuMemMap 7 # why\n\ndefault 3\n");
+    start_with(path);
+    CUdeviceptr base = reserve(4 * UNIT);
+    for (int i = 0; i < 4; i++)
+        assert_ok(cuMemMap(base + (CUdeviceptr)i * UNIT, UNIT, 0, create(UNIT), 0));
+    assert_int_equal(sim_driver_ns("cuMemMap"), 4 * 7);
+    assert_int_equal(sim_driver_ns("cuMemCreate"), 4 * 3);
+    assert_ok(try_access(base, 4 * UNIT, 0)); /* one call for four handles: 8 MiB are 8 of 1,024 ns a GiB */
+    assert_int_equal(sim_driver_ns("cuMemSetAccess"), 1000 + 4 * 10 + 8);
+    assert_int_equal(sim_driver_ns("no such call"), 0);
+    unlink(path);
+}
+
+static void test_wrong_files(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"cuMemMap\n",    "cuMemMap 1 2 3 4\n", "cuMemMap x\n",
+                                        "cuNothing 1\n", "cuMemMap -1\n",      "cuMemMap 1.5\n"};
+    struct sim_config config = small_device();
+    start_with("zero");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char path[] = "/tmp/sim-cost-XXXXXX";
+        write_costs(path, wrong[i]);
+        config.cost = path;
+        assert_false(sim_start(&config));
+        unlink(path);
+    }
+    create(UNIT);
+    assert_int_equal(sim_driver_ns(NULL), 0); /* the costs in force were not touched */
+}
+
+/* A call that fails costs its fixed part. */
+static void test_failed_call(void **state)
+{
+    (void)state;
+    CUmemGenericAllocationHandle handle;
+    start_with("h100");
+    create(UNIT);
+    uint64_t one = sim_driver_ns("cuMemCreate");
+    assert_true(sim_fail("cuMemCreate", 1, false, CUDA_ERROR_OUT_OF_MEMORY));
+    assert_int_equal(try_create(UNIT, &handle), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_true(sim_driver_ns("cuMemCreate") > one);
+    assert_true(sim_driver_ns("cuMemCreate") <= 2 * one);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_preset_loads),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_wrong_files),
+        cmocka_unit_test(test_failed_call),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What SEAMALLOC_SIM_* does. Each case is a child process that initialises the driver afresh; this process
+ * never does. */
+#include "tests/unit/sim/sim_test.h"
+#include <jansson.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct outcome {
+    int status;      /* as waitpid gives it */
+    char text[8192]; /* stderr */
+};
+
+/* Runs `body` in a child; its exit status is what body returns. */
+static void in_child(int (*body)(void), struct outcome *outcome)
+{
+    int ends[2];
+    size_t used = 0;
+    ssize_t n;
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        signal(SIGABRT, SIG_DFL);
+        exit(body());
+    }
+    close(ends[1]);
+    while ((n = read(ends[0], outcome->text + used, sizeof outcome->text - 1 - used)) > 0)
+        used += (size_t)n;
+    outcome->text[used] = 0;
+    close(ends[0]);
+    waitpid(child, &outcome->status, 0);
+}
+
+static void assert_text(const struct outcome *outcome, const char *part)
+{
+    if (!strstr(outcome->text, part))
+        fail_msg("\"%s\" is not in: %s", part, outcome->text);
+}
+
+static int init(void)
+{
+    return (int)cuInit(0);
+}
+
+/* What cuInit answers when a variable has a value, and what it says. */
+static int init_with(const char *variable, const char *value, struct outcome *outcome)
+{
+    setenv(variable, value, 1);
+    in_child(init, outcome);
+    unsetenv(variable);
+    assert_true(WIFEXITED(outcome->status)); /* the process lives */
+    return WEXITSTATUS(outcome->status);
+}
+
+static void test_start_line(void **state)
+{
+    (void)state;
+    struct outcome outcome;
+    setenv("SEAMALLOC_SIM_DEVICES", "2", 1);
+    setenv("SEAMALLOC_SIM_COST", "a100", 1);
+    setenv("SEAMALLOC_SIM_STREAMS", "lag:50", 1);
+    assert_int_equal(init_with("SEAMALLOC_SIM_MIB", "1024", &outcome), CUDA_SUCCESS);
+    assert_text(&outcome, "seamalloc: simulated CUDA device, 2 x 1024 MiB, cost a100, streams lag:50");
+    unsetenv("SEAMALLOC_SIM_DEVICES");
+    unsetenv("SEAMALLOC_SIM_COST");
+    unsetenv("SEAMALLOC_SIM_STREAMS");
+    in_child(init, &outcome);
+    assert_text(&outcome, "seamalloc: simulated CUDA device, 1 x 81920 MiB, cost h100, streams immediate");
+}
+
+/* A bad value is named with its variable and with what would be right; nothing is started. */
+static void test_bad_values(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *variable, *value, *right;
+    } cases[] = {
+        {"SEAMALLOC_SIM_MIB", "12x", "whole number"},
+        {"SEAMALLOC_SIM_MIB", "-5", "whole number"},
+        {"SEAMALLOC_SIM_MIB", "", "whole number"},
+        {"SEAMALLOC_SIM_MIB", "99999999999999999999", "whole number"},
+        {"SEAMALLOC_SIM_DEVICES", "0", "from 1 to 16"},
+        {"SEAMALLOC_SIM_DEVICES", "17", "from 1 to 16"},
+        {"SEAMALLOC_SIM_STRICT", "yes", "from 0 to 1"},
+        {"SEAMALLOC_SIM_STREAMS", "lag:", "lag:N"},
+        {"SEAMALLOC_SIM_STREAMS", "sometimes", "lag:N"},
+        {"SEAMALLOC_SIM_STREAMS", "random:x", "random:SEED"},
+        {"SEAMALLOC_SIM_STREAMS", "timed", "not there yet"},
+        {"SEAMALLOC_SIM_COST", "h200", "h100, a100"},
+        {"SEAMALLOC_SIM_FAIL", "cuMemMap", "CALL:N"},
+        {"SEAMALLOC_SIM_FAIL", "cuMemMap:0", "from 1"},
+        {"SEAMALLOC_SIM_FAIL", "cuMemMap:3,cuMemNothing:1", "cuMemNothing:1"},
+        {"SEAMALLOC_SIM_FAIL", "cuMemMap:3++", "nothing or +"},
+    };
+    struct outcome outcome;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(init_with(cases[i].variable, cases[i].value, &outcome), CUDA_ERROR_INVALID_VALUE);
+        assert_text(&outcome, cases[i].variable);
+        assert_text(&outcome, cases[i].value);
+        assert_text(&outcome, cases[i].right);
+    }
+}
+
+static int fail_the_second(void)
+{
+    CUmemGenericAllocationHandle handle;
+    CUmemAllocationProp prop = device_prop(0);
+    if (cuInit(0) || cuMemCreate(&handle, UNIT, &prop, 0))
+        return 1;
+    if (cuMemCreate(&handle, UNIT, &prop, 0) != CUDA_ERROR_OUT_OF_MEMORY)
+        return 2;
+    if (cuMemCreate(&handle, UNIT, &prop, 0))
+        return 3;
+    for (int i = 0; i < 3; i++)
+        if (cuMemRelease(handle) != CUDA_ERROR_UNKNOWN)
+            return 4;
+    return 0;
+}
+
+static void test_faults(void **state)
+{
+    (void)state;
+    struct outcome outcome;
+    setenv("SEAMALLOC_SIM_FAIL", "cuMemCreate:2,cuMemRelease:1+", 1);
+    in_child(fail_the_second, &outcome);
+    unsetenv("SEAMALLOC_SIM_FAIL");
+    assert_int_equal(outcome.status, 0);
+}
+
+static int break_a_rule(void)
+{
+    if (cuInit(0))
+        return 1;
+    return cuMemUnmap(0x200000, UNIT) == CUDA_ERROR_INVALID_VALUE ? 0 : 2;
+}
+
+static void test_strict(void **state)
+{
+    (void)state;
+    struct outcome outcome;
+    in_child(break_a_rule, &outcome);
+    assert_int_equal(outcome.status, 0);
+    setenv("SEAMALLOC_SIM_STRICT", "1", 1);
+    in_child(break_a_rule, &outcome);
+    unsetenv("SEAMALLOC_SIM_STRICT");
+    assert_true(WIFSIGNALED(outcome.status));
+    assert_int_equal(WTERMSIG(outcome.status), SIGABRT);
+    assert_text(&outcome, "unmap-unmapped");
+    assert_text(&outcome, "cuMemUnmap");
+    assert_text(&outcome, "[0x200000, +2097152)");
+}
+
+/* The record is written at exit, once, by the process that used the device, and not by its forked children.
+ */
+static int work_and_fork(void)
+{
+    int count;
+    CUmemGenericAllocationHandle handle;
+    CUmemAllocationProp prop = device_prop(0);
+    if (cuInit(0) || cuMemCreate(&handle, UNIT, &prop, 0))
+        return 1;
+    pid_t child = fork();
+    if (child == 0) /* a child has no driver, and says so */
+        exit(cuDeviceGetCount(&count) == CUDA_ERROR_NOT_INITIALIZED && cuInit(0) == CUDA_ERROR_NOT_INITIALIZED
+                 ? 0
+                 : 9);
+    int status;
+    waitpid(child, &status, 0);
+    if (status || cuMemCreate(&handle, UNIT, &prop, 0))
+        return 2;
+    return 0;
+}
+
+static void test_report(void **state)
+{
+    (void)state;
+    struct outcome outcome;
+    char folder[] = "/tmp/sim-report-XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/record.json", folder);
+    setenv("SEAMALLOC_SIM_REPORT", path, 1);
+    in_child(work_and_fork, &outcome);
+    unsetenv("SEAMALLOC_SIM_REPORT");
+    assert_int_equal(outcome.status, 0);
+    json_t *root = json_load_file(path, 0, NULL);
+    assert_non_null(root);
+    const json_t *device = json_array_get(json_object_get(root, "devices"), 0);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(device, "calls"), "cuMemCreate")), 2);
+    assert_int_equal(json_integer_value(json_object_get(device, "physical_peak_bytes")), 2 * UNIT);
+    json_decref(root);
+    unlink(path);
+    rmdir(folder);
+}
+
+/* %p is the process: several of them may report to one folder. */
+static void test_report_by_process(void **state)
+{
+    (void)state;
+    struct outcome outcome;
+    char folder[] = "/tmp/sim-report-XXXXXX", path[64], command[128];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/record-%%p.json", folder);
+    setenv("SEAMALLOC_SIM_REPORT", path, 1);
+    in_child(init, &outcome);
+    in_child(init, &outcome);
+    unsetenv("SEAMALLOC_SIM_REPORT");
+    snprintf(command, sizeof command, "test $(ls %s | grep -c '^record-[0-9]*.json$') = 2 && rm -r %s",
+             folder, folder);
+    assert_int_equal(system(command), 0);
+}
+
+/* Where there is a real device the simulator does not stand in. */
+static void test_real_device(void **state)
+{
+    (void)state;
+    struct outcome outcome;
+    char root[] = "/tmp/sim-probe-XXXXXX", path[64];
+    assert_non_null(mkdtemp(root));
+    setenv("SEAMALLOC_SIM_PROBE", root, 1);
+    in_child(init, &outcome);
+    assert_int_equal(outcome.status, 0);
+    snprintf(path, sizeof path, "%s/dev", root);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(path, sizeof path, "%s/dev/nvidia0", root);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fclose(file);
+    in_child(init, &outcome);
+    unsetenv("SEAMALLOC_SIM_PROBE");
+    assert_int_equal(WEXITSTATUS(outcome.status), CUDA_ERROR_NO_DEVICE);
+    assert_text(&outcome, "real CUDA device");
+    unlink(path);
+    snprintf(path, sizeof path, "%s/dev", root);
+    rmdir(path);
+    rmdir(root);
+}
+
+static int use_uninitialised(void)
+{
+    int count;
+    return (int)cuDeviceGetCount(&count);
+}
+
+static void test_not_initialised(void **state)
+{
+    (void)state;
+    struct outcome outcome;
+    in_child(use_uninitialised, &outcome);
+    assert_int_equal(WEXITSTATUS(outcome.status), CUDA_ERROR_NOT_INITIALIZED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_start_line),  cmocka_unit_test(test_bad_values),
+        cmocka_unit_test(test_faults),      cmocka_unit_test(test_strict),
+        cmocka_unit_test(test_report),      cmocka_unit_test(test_report_by_process),
+        cmocka_unit_test(test_real_device), cmocka_unit_test(test_not_initialised),
+    };
+    setenv("SEAMALLOC_SIM_PROBE", "/nonexistent", 1); /* also on a machine with a GPU */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each broken rule is recorded under its name, with its call and range; whether the call also fails is the
+ * contract's business (tests/contract). */
+#include "tests/unit/sim/sim_test.h"
+
+static void test_memory_rules(void **state)
+{
+    (void)state;
+    CUmemGenericAllocationHandle handle, other;
+    CUdeviceptr base = map_new(2 * UNIT, &handle), free_base = reserve(2 * UNIT);
+    assert_int_equal(sim_violation_count(), 0);
+    try_create(UNIT + 1, &other);
+    assert_broken("granularity");
+    cuMemMap(free_base, UNIT, UNIT, handle, 0);
+    assert_broken("map-offset");
+    cuMemMap(free_base, UNIT, 0, handle, 0);
+    assert_broken("map-part");
+    cuMemMap(base, 2 * UNIT, 0, handle, 0);
+    assert_broken("map-over-mapping");
+    cuMemMap(free_base + UNIT, 2 * UNIT, 0, handle, 0);
+    assert_broken("map-outside-reservation");
+    cuMemMap(free_base, 2 * UNIT, 0, handle + 1, 0);
+    assert_broken("unknown-handle");
+    cuMemMap(free_base, 2 * UNIT, 0, handle, 1);
+    assert_broken("flags");
+    cuMemUnmap(free_base, UNIT);
+    assert_broken("unmap-unmapped");
+    cuMemUnmap(base, UNIT);
+    assert_broken("unmap-part");
+    try_access(base, UNIT, 0);
+    assert_broken("access-range");
+    cuMemAddressFree(base, 2 * UNIT);
+    assert_broken("free-mapped");
+    cuMemAddressFree(free_base, UNIT);
+    assert_broken("free-inexact");
+    cuMemFree(base);
+    assert_broken("unknown-pointer");
+    assert_ok(cuMemRelease(handle));
+    cuMemRelease(handle); /* released already, though its mapping keeps the memory */
+    assert_broken("unknown-handle");
+}
+
+static void test_report_of_a_violation(void **state)
+{
+    (void)state;
+    struct sim_violation v;
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr base = map_new(2 * UNIT, &handle);
+    cuMemUnmap(base + UNIT, UNIT);
+    assert_int_equal(sim_violation_count(), 1);
+    assert_true(sim_violation(0, &v));
+    assert_string_equal(v.rule, "unmap-part");
+    assert_string_equal(v.call, "cuMemUnmap");
+    assert_int_equal(v.base, base + UNIT);
+    assert_int_equal(v.size, UNIT);
+    assert_false(sim_violation(1, &v));
+}
+
+/* Memory that is not there, or to which the device was given no access. */
+static void test_touching(void **state)
+{
+    (void)state;
+    char byte = 0;
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr base = map_new(UNIT, &handle), view = reserve(2 * UNIT);
+    assert_ok(cuMemMap(view, UNIT, 0, handle, 0));
+    assert_int_equal(cuMemcpyHtoD(view, &byte, 1), CUDA_ERROR_INVALID_VALUE);
+    assert_broken("touch-no-access");
+    assert_ok(try_access(view, UNIT, 1)); /* for the other device */
+    assert_int_equal(cuMemsetD8(view, 0, 1), CUDA_ERROR_INVALID_VALUE);
+    assert_broken("touch-no-access");
+    assert_ok(try_access(view, UNIT, 0));
+    assert_ok(cuMemsetD8(view, 0, UNIT));
+    assert_int_equal(cuMemsetD8(view + UNIT - 4, 0, 8), CUDA_ERROR_INVALID_VALUE);
+    assert_broken("touch-unmapped");
+    assert_int_equal(cuMemcpyDtoH(&byte, view + UNIT, 1), CUDA_ERROR_INVALID_VALUE);
+    assert_broken("touch-unmapped");
+    assert_int_equal(sim_stream_work(NULL, view + UNIT, UNIT, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_broken("touch-unmapped");
+    assert_ok(sim_stream_work(NULL, base, UNIT, 0));
+}
+
+/* A copy between devices needs access to both sides for the device that makes it. */
+static void test_peers(void **state)
+{
+    (void)state;
+    CUmemGenericAllocationHandle handle;
+    CUmemAllocationProp prop = device_prop(1);
+    CUdeviceptr here = map_new(UNIT, &handle), there = reserve(UNIT);
+    assert_ok(cuMemCreate(&handle, UNIT, &prop, 0));
+    assert_ok(cuMemMap(there, UNIT, 0, handle, 0));
+    assert_ok(try_access(there, UNIT, 1));
+    assert_int_equal(sim_mapping_count(1), 1);
+    assert_int_equal(cuMemcpyDtoD(there, here, 4096), CUDA_ERROR_INVALID_VALUE);
+    assert_broken("touch-no-access");
+    assert_ok(try_access(there, UNIT, 0)); /* adds to the other device's right */
+    assert_ok(cuMemcpyDtoD(there, here, 4096));
+    assert_true(sim_accessible(there, 0));
+    assert_true(sim_accessible(there, 1));
+}
+
+static void test_handles_of_the_dead(void **state)
+{
+    (void)state;
+    CUstream stream;
+    CUevent event;
+    assert_ok(cuStreamCreate(&stream, 0));
+    assert_ok(cuEventCreate(&event, 0));
+    assert_ok(cuStreamDestroy(stream));
+    assert_ok(cuEventDestroy(event));
+    assert_int_equal(cuStreamSynchronize(stream), CUDA_ERROR_INVALID_HANDLE);
+    assert_broken("unknown-stream");
+    assert_int_equal(cuStreamDestroy(stream), CUDA_ERROR_INVALID_HANDLE);
+    assert_broken("unknown-stream");
+    assert_int_equal(cuEventRecord(event, NULL), CUDA_ERROR_INVALID_HANDLE);
+    assert_broken("unknown-event");
+    assert_int_equal(cuEventDestroy(event), CUDA_ERROR_INVALID_HANDLE);
+    assert_broken("unknown-event");
+    for (int i = 0; i < 100; i++) { /* a handle is not given again soon */
+        CUevent another;
+        assert_ok(cuEventCreate(&another, 0));
+        assert_ptr_not_equal(another, event);
+        assert_ok(cuEventDestroy(another));
+    }
+}
+
+static void test_captures(void **state)
+{
+    (void)state;
+    CUstream stream;
+    CUgraph graph;
+    CUdeviceptr plain;
+    assert_ok(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    assert_ok(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    cuMemAlloc(&plain, MIB);
+    assert_broken("capture-unsafe");
+    cuStreamEndCapture(stream, &graph);
+    assert_int_equal(sim_violation_count(), 1);
+}
+
+/* More violations than are kept are still counted. */
+static void test_many(void **state)
+{
+    (void)state;
+    struct sim_violation v;
+    for (int i = 0; i < 1500; i++)
+        cuMemRelease(5);
+    assert_int_equal(sim_violation_count(), 1500);
+    assert_true(sim_violation(1023, &v));
+    assert_false(sim_violation(1024, &v));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup(name, start_small)
+    const struct CMUnitTest tests[] = {
+        TEST(test_memory_rules), TEST(test_report_of_a_violation), TEST(test_touching),
+        TEST(test_peers),        TEST(test_handles_of_the_dead),   TEST(test_captures),
+        TEST(test_many),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
