@@ -40,6 +40,14 @@ static enum sm_kind home_kind(const struct sm_home *home)
     return home->key.small_class ? SM_KIND_SMALL : SM_KIND_LARGE;
 }
 
+/* Handles mapped at home: plain allocations are none. Heap lock held. */
+static void count_mapped(struct sm_device *device, int64_t bytes, int64_t handles)
+{
+    sm_stats_move(device->stats, SM_LEVEL_mapped_bytes, SM_KIND_ALL, bytes);
+    sm_stats_move(device->stats, SM_LEVEL_handles, SM_KIND_ALL, handles);
+    sm_stats_move(device->stats, SM_LEVEL_mappings, SM_KIND_ALL, handles);
+}
+
 static void note_error(struct sm_device *device)
 {
     sm_lock_take(&device->heap_lock);
@@ -324,11 +332,9 @@ static struct sm_block *publish(const struct sm_request *request, const struct p
     struct sm_device *device = request->device;
     const struct sm_options *options = &device->options;
     struct sm_block *range = sm_gap_fill(plan->gap, batch->sizes, batch->names, batch->count);
-    enum sm_kind kind = home_kind(request->home);
-    sm_stats_move(device->stats, SM_LEVEL_reserved_bytes, kind, (int64_t)bytes);
-    sm_stats_move(device->stats, SM_LEVEL_mapped_bytes, SM_KIND_ALL, (int64_t)bytes);
-    sm_stats_move(device->stats, SM_LEVEL_handles, SM_KIND_ALL, batch->count);
-    sm_stats_move(device->stats, SM_LEVEL_mappings, SM_KIND_ALL, batch->count);
+    sm_stats_move(device->stats, SM_LEVEL_reserved_bytes, home_kind(request->home), (int64_t)bytes);
+    if (!range->extent->plain)
+        count_mapped(device, (int64_t)bytes, batch->count);
     sm_stats_count(device->stats, SM_COUNTER_num_device_alloc, 1);
     sm_stats_count(device->stats, SM_COUNTER_growths, 1);
     if (plan->apart) {
@@ -644,12 +650,10 @@ static struct sm_block *carve_next(struct sm_device *device, uint64_t bytes, con
 /* The bookkeeping of a handle that the driver has unmapped, and released unless it is lost. */
 static void forget(struct sm_device *device, struct sm_block *carved, uint64_t address, uint64_t size)
 {
-    enum sm_kind kind = home_kind(carved->extent->home);
     sm_lock_take(&device->heap_lock);
-    sm_stats_move(device->stats, SM_LEVEL_reserved_bytes, kind, -(int64_t)size);
-    sm_stats_move(device->stats, SM_LEVEL_mapped_bytes, SM_KIND_ALL, -(int64_t)size);
-    sm_stats_move(device->stats, SM_LEVEL_handles, SM_KIND_ALL, -1);
-    sm_stats_move(device->stats, SM_LEVEL_mappings, SM_KIND_ALL, -1);
+    sm_stats_move(device->stats, SM_LEVEL_reserved_bytes, home_kind(carved->extent->home), -(int64_t)size);
+    if (!carved->extent->plain)
+        count_mapped(device, -(int64_t)size, -1);
     sm_carved_forget(carved, address);
     sm_device_tell(device);
     sm_lock_give(&device->heap_lock);

@@ -123,7 +123,7 @@ struct sm_heap {
     size_t promised;        /* block records kept aside */
     uint64_t reserved;      /* bytes of handles in all homes */
     uint64_t lost;          /* of these: handles that the driver refused to release; counted as whole_free */
-    uint64_t handles;       /* count */
+    uint64_t handles;       /* count, plain allocations left out */
     uint64_t address_bytes; /* of all extents */
     struct sm_heap_counts {
         uint64_t segments;    /* contiguous mapped ranges */

@@ -181,7 +181,7 @@ static void add_handle(struct sm_extent *extent, uint64_t address, uint64_t size
     extent->mapped += size;
     extent->home->mapped += size;
     extent->home->heap->reserved += size;
-    extent->home->heap->handles++;
+    extent->home->heap->handles += !extent->plain;
 }
 
 static void drop_handle(struct sm_extent *extent, struct sm_handle *handle)
@@ -192,7 +192,7 @@ static void drop_handle(struct sm_extent *extent, struct sm_handle *handle)
     extent->mapped -= handle->size;
     extent->home->mapped -= handle->size;
     extent->home->heap->reserved -= handle->size;
-    extent->home->heap->handles--;
+    extent->home->heap->handles -= !extent->plain;
     extent->handle_hint = (uint32_t)(handle - extent->handles);
     extent->handle_count--;
     *handle = (struct sm_handle){0};

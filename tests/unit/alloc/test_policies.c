@@ -19,13 +19,13 @@ static void native_takes_segments(void **state)
     assert_int_equal(sim_physical_bytes(0), 2 * MIB);
     CUdeviceptr middle = fixture_alloc(&f, 2 * MIB, NULL);
     assert_int_equal(sim_physical_bytes(0), 22 * MIB);
-    CUdeviceptr large = fixture_alloc(&f, 11 * MIB, NULL);
-    assert_int_equal(sim_physical_bytes(0), 34 * MIB);
+    CUdeviceptr large = fixture_alloc(&f, 29 * MIB, NULL);
+    assert_int_equal(sim_physical_bytes(0), 52 * MIB);
     assert_int_equal(fixture_level(&f, SM_LEVEL_segment), 3);
     assert_int_equal(sim_calls("cuMemAlloc"), 3);
     assert_int_equal(creates(), 0);
     /* The rest of 1 MiB stays with the block, the rest of 18 MiB serves the next. */
-    assert_int_equal(fixture_level(&f, SM_LEVEL_allocated_bytes), 512 + 2 * MIB + 12 * MIB);
+    assert_int_equal(fixture_level(&f, SM_LEVEL_allocated_bytes), 512 + 2 * MIB + 30 * MIB);
     CUdeviceptr next = fixture_alloc(&f, 9 * MIB, NULL);
     assert_int_equal(next, middle + 2 * MIB);
     fixture_check(&f);
