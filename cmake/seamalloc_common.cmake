@@ -18,6 +18,12 @@ if(SEAMALLOC_SANITIZE)
   target_link_options(seam_options INTERFACE -fsanitize=${SEAMALLOC_SANITIZE})
 endif()
 
+# A shared library names all that it needs; clang leaves the sanitizers' own names to the program.
+set(SEAMALLOC_NO_UNDEFINED -Wl,-z,defs)
+if(SEAMALLOC_SANITIZE)
+  set(SEAMALLOC_NO_UNDEFINED "")
+endif()
+
 # cuda.h: the pinned headers that the set-up unpacks under build/deps, else a toolkit.
 find_path(SEAMALLOC_CUDA_H_DIR cuda.h
   HINTS ${SEAMALLOC_CUDA_INCLUDE_DIR} ${CMAKE_SOURCE_DIR}/build/deps/cuda/include

@@ -10,5 +10,5 @@ function(sim_device_library target file)
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/sim/lib
     BUILD_WITH_INSTALL_RPATH TRUE INSTALL_RPATH "$ORIGIN;$ORIGIN/../../cu13/lib")
   target_link_libraries(${target} PRIVATE seam::options seam::cuda seam_libcuda)
-  target_link_options(${target} PRIVATE -Wl,-soname,${file} -Wl,-z,defs)
+  target_link_options(${target} PRIVATE -Wl,-soname,${file} ${SEAMALLOC_NO_UNDEFINED})
 endfunction()

@@ -89,14 +89,17 @@ bool sim_backing_show(uint64_t base, uint64_t size, int device, uint64_t offset)
 
 void sim_backing_hide(uint64_t base, uint64_t size)
 {
-    if (!is_on)
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    if (!is_on || mmap((void *)base, size, PROT_NONE, flags | MAP_FIXED, -1, 0) != MAP_FAILED)
         return;
-    void *p =
-        mmap((void *)base, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    /* At the limit of maps a hole cannot be cut. The old bytes then stay visible there, which the tables do
-     * not know; the next map at this address replaces them. */
-    if (p == MAP_FAILED)
-        complain("hide", base, size);
+    /* At the limit of maps one cannot be replaced, but it can be taken away, and that makes room for its
+     * successor. */
+    if (munmap((void *)base, size) == 0 &&
+        mmap((void *)base, size, PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0) == (void *)base)
+        return;
+    /* What is left is a piece in the middle of a map, which could only be split. Its bytes stay visible
+     * there; the tables do not know them, and the next map at this address replaces them. */
+    complain("hide", base, size);
 }
 
 void sim_backing_release(uint64_t base, uint64_t size)

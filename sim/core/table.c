@@ -8,7 +8,11 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-enum { CHUNK_BITS = 10, CHUNK = 1 << CHUNK_BITS, CHUNKS = 1 << 13, SLOT_BITS = 24, GENERATION_BITS = 16 };
+/* A handle is kind, generation and slot, over four bits of zeros: programs take handles for addresses of
+ * objects, and PyTorch keeps marks of its own in the low bits of a stream's. */
+enum { CHUNK_BITS = 10, CHUNK = 1 << CHUNK_BITS, CHUNKS = 1 << 13 };
+enum { ZERO_BITS = 4, SLOT_BITS = 24, GENERATION_BITS = 16 };
+enum { GENERATION_SHIFT = ZERO_BITS + SLOT_BITS, KIND_SHIFT = GENERATION_SHIFT + GENERATION_BITS };
 
 struct slot {
     _Atomic uint64_t handle; /* 0: free */
@@ -59,18 +63,23 @@ uint64_t sim_table_add(enum sim_kind kind, void *object)
         return 0;
     struct slot *slot = slot_at(index);
     slot->generation = (slot->generation + 1) & ((1u << GENERATION_BITS) - 1);
-    uint64_t handle =
-        (uint64_t)kind << (SLOT_BITS + GENERATION_BITS) | (uint64_t)slot->generation << SLOT_BITS | index;
+    uint64_t handle = (uint64_t)kind << KIND_SHIFT | (uint64_t)slot->generation << GENERATION_SHIFT |
+                      (uint64_t)index << ZERO_BITS;
     atomic_store_explicit(&slot->object, object, memory_order_relaxed);
     atomic_store_explicit(&slot->handle, handle, memory_order_release);
     atomic_fetch_add_explicit(&live[kind], 1, memory_order_relaxed);
     return handle;
 }
 
+static uint32_t index_of(uint64_t handle)
+{
+    return (uint32_t)(handle >> ZERO_BITS & ((1u << SLOT_BITS) - 1));
+}
+
 static struct slot *find(enum sim_kind kind, uint64_t handle)
 {
-    uint32_t index = (uint32_t)(handle & ((1u << SLOT_BITS) - 1));
-    if (handle >> (SLOT_BITS + GENERATION_BITS) != (uint64_t)kind || index >= (uint32_t)CHUNKS * CHUNK)
+    uint32_t index = index_of(handle);
+    if (handle >> KIND_SHIFT != (uint64_t)kind || index >= (uint32_t)CHUNKS * CHUNK)
         return NULL;
     struct slot *slot = slot_at(index);
     if (!slot || atomic_load_explicit(&slot->handle, memory_order_acquire) != handle)
@@ -83,7 +92,7 @@ void *sim_table_remove(enum sim_kind kind, uint64_t handle)
     struct slot *slot = find(kind, handle);
     if (!slot)
         return NULL;
-    uint32_t index = (uint32_t)(handle & ((1u << SLOT_BITS) - 1));
+    uint32_t index = index_of(handle);
     void *object = atomic_load_explicit(&slot->object, memory_order_relaxed);
     atomic_store_explicit(&slot->handle, 0, memory_order_release);
     slot->next_free = 0;
@@ -112,7 +121,7 @@ void sim_table_each(enum sim_kind kind, void (*visit)(uint64_t handle, void *obj
     for (uint32_t index = 1; index < slot_count; index++) {
         struct slot *slot = slot_at(index);
         uint64_t handle = atomic_load_explicit(&slot->handle, memory_order_relaxed);
-        if (handle >> (SLOT_BITS + GENERATION_BITS) == (uint64_t)kind)
+        if (handle >> KIND_SHIFT == (uint64_t)kind)
             visit(handle, atomic_load_explicit(&slot->object, memory_order_relaxed), user);
     }
 }

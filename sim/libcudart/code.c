@@ -11,6 +11,7 @@
  * never taken out. */
 #include "sim/libcudart/fill.h"
 #include "sim/libcudart/registration.h"
+#include "sim/sim.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -25,7 +26,8 @@ struct symbol {
     struct symbol *next;
     const void *host;
     const char *name;
-    size_t size;   /* of a variable; 0 for a kernel */
+    size_t size; /* of a variable; 0 for a kernel */
+    bool elementwise;
     unsigned fill; /* of a fill kernel: bytes of its element; else 0 */
     /* The driver's function, or the variable's address, on each device; 0 until it is asked for. */
     _Atomic uintptr_t on_device[RT_DEVICES_MAX];
@@ -60,7 +62,8 @@ static void add_symbol(const void *host, const char *name, size_t size)
     symbol->host = host;
     symbol->name = name;
     symbol->size = size;
-    symbol->fill = size == 0 ? rt_fill_element(name) : 0;
+    symbol->elementwise = size == 0 && rt_is_elementwise(name);
+    symbol->fill = symbol->elementwise ? rt_fill_element(name) : 0;
     pthread_mutex_lock(&lock);
     symbol->next = *bucket_of(host);
     *bucket_of(host) = symbol;
@@ -274,8 +277,13 @@ RT_API cudaError_t cudaLaunchKernel(const void *host, dim3 grid, dim3 block, voi
 
     if (error || (symbol->fill && rt_fill(symbol->fill, arguments, stream, &error)))
         return error;
-    return note_launch(cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
-                                      (unsigned)shared, stream, arguments, NULL));
+    if (symbol->elementwise)
+        rt_announce(arguments);
+    error = note_launch(cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
+                                       (unsigned)shared, stream, arguments, NULL));
+    if (symbol->elementwise)
+        sim_kernel_writes(0, 0);
+    return error;
 }
 
 RT_API cudaError_t cudaLaunchCooperativeKernel(const void *host, dim3 grid, dim3 block, void **arguments,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fill: see fill.h. Owns nothing, has no lock. */
 #include "sim/libcudart/fill.h"
+#include "sim/sim.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -35,12 +36,26 @@ static const struct {
     {"d", 8},
 };
 
+bool rt_is_elementwise(const char *name)
+{
+    return strstr(name, "29vectorized_elementwise_kernelI") != NULL;
+}
+
+void rt_announce(void **arguments)
+{
+    int count = *(const int *)arguments[0];
+
+    /* 16 bytes is the widest element. */
+    if (count > 0)
+        sim_kernel_writes(*(const CUdeviceptr *)arguments[2], (size_t)count * 16);
+}
+
 unsigned rt_fill_element(const char *name)
 {
     static const char functor[] = "11FillFunctorI";
     const char *type;
 
-    if (!strstr(name, "29vectorized_elementwise_kernelI"))
+    if (!rt_is_elementwise(name))
         return 0;
     type = strstr(name, functor);
     for (size_t i = 0; type && i < sizeof types / sizeof *types; i++)

@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fill: the one kernel that is carried out. PyTorch makes small tensors of a given value (a count, a flag, a
- * shape that ranks compare) with a kernel of its own, and programs read them back and act on them. Its name
- * says what it is, and its arguments (count, value, address) say all that it does.
+/* fill: PyTorch's kernels over contiguous elements, whose names and arguments say where they write, and one
+ * of them that is carried out.
  *
- * Zeros are filled in at any size, as that takes no host memory; other values up to 4 KiB, so that a large
- * tensor of ones does not become resident. Anything else stays a kernel that does nothing. */
+ * PyTorch makes small tensors of a given value (a count, a flag, a shape that ranks compare) with a fill
+ * kernel, and programs read them back and act on them. Zeros are filled in at any size, as that takes no host
+ * memory; other values up to 4 KiB, so that a large tensor of ones does not become resident. Every other
+ * kernel does nothing. */
 #ifndef SEAMALLOC_SIM_LIBCUDART_FILL_H
 #define SEAMALLOC_SIM_LIBCUDART_FILL_H
 
 #include "sim/libcudart/runtime.h"
+
+/* Whether `name` is a kernel over contiguous elements: its arguments are the number of elements, a functor,
+ * and an array of addresses that begins with the result's. Thread: any. */
+bool rt_is_elementwise(const char *name);
+
+/* Tells the device where the launch that follows writes. Requires: rt_is_elementwise. */
+void rt_announce(void **arguments);
 
 /* The bytes of an element if `name` is a fill kernel of contiguous memory; 0 for any other kernel. Thread:
  * any. */

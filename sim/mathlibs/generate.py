@@ -10,7 +10,7 @@ A table has a head and then one line for each function or group of functions:
     prefix NAME          names that start so belong to this library, where their version does not say it
     refuses STATUS       the status of a function that is not in the table (default 1)
     version NODE         the version node of its symbols (default: the library's file name; "none": no versions)
-    source FILE.c        what it has beside the generated file
+    source FILE.c...     what it has beside the generated file
 
     NAMES  nothing                 does nothing and succeeds, as it only computes or sets what nobody reads
     NAMES  new K                   writes a new handle to where argument K points
@@ -172,8 +172,8 @@ def write_library(table, soname, functions, variables, out):
     exported = "".join(f"        {name};\n" for name in functions + variables)
     listed = f"    global:\n{exported}" if exported else ""
     write_if_changed(out / f"{short}.map", f"{node} {{\n{listed}    local:\n        *;\n}};\n".lstrip())
-    source = f"${{CMAKE_CURRENT_SOURCE_DIR}}/{table.source}" if table.source else ""
-    return f"sim_math_library({short} {soname} {source})\n"
+    sources = [f"${{CMAKE_CURRENT_SOURCE_DIR}}/{name}" for name in (table.source or "").split()]
+    return f"sim_math_library({' '.join([short, soname, *sources])})\n"
 
 
 def main():

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nccl: collectives that complete on their stream without talking to anybody.
+/* nccl: collectives between the processes of one machine.
  *
- * The model: every rank holds what this one holds. A broadcast or an all-gather copies this rank's data to
- * where the peers' would arrive; a reduction copies without adding up; what only a peer sends stays as it is
- * in memory. Sizes and streams are those of the real calls, and each takes the time of its bytes. That is
- * enough for programs of several processes to run with the traffic of the real ones, and not enough to train.
+ * A message of up to 64 KiB is handed over for real: the call waits for its stream and for its peers, so that
+ * what programs agree upon (sizes, flags, shapes) is true. A larger one takes the time of its bytes
+ * on its stream and talks to nobody: what this rank holds stands for what its peers hold, and what only a
+ * peer sends stays as it is in memory. The traffic is that of the real calls either way. In a capture, and
+ * between devices of one process, every message counts as large.
  *
  * Owns: the communicators. No lock: NCCL asks its callers for order on one communicator. */
 #include "sim/mathlibs/mathlib.h"
+#include "sim/mathlibs/nccl_exchange.h"
+#include "sim/mathlibs/nccl_reduce.h"
 
-#include <stdlib.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -21,6 +24,7 @@ enum { NCCL_SUCCESS = 0, NCCL_UNHANDLED_CUDA_ERROR = 1, NCCL_SYSTEM_ERROR = 2, N
 struct communicator {
     int ranks, rank;
     CUdevice device;
+    struct exchange *exchange; /* NULL: one rank, or several in this process */
 };
 
 struct unique_id {
@@ -69,15 +73,17 @@ int ncclGetUniqueId(struct unique_id *id)
 
 int ncclCommInitRank(comm *communicator, int ranks, struct unique_id id, int rank)
 {
+    struct exchange *exchange = NULL;
     CUdevice device;
 
-    (void)id;
     if (ranks < 1 || rank < 0 || rank >= ranks)
         return NCCL_INVALID_ARGUMENT;
     if (cuCtxGetDevice(&device) != CUDA_SUCCESS)
         return NCCL_UNHANDLED_CUDA_ERROR;
+    if (ranks > 1 && !(exchange = exchange_open(&id, ranks, rank)))
+        return NCCL_SYSTEM_ERROR;
     *communicator = mathlib_new();
-    **communicator = (struct communicator){ranks, rank, device};
+    **communicator = (struct communicator){ranks, rank, device, exchange};
     return NCCL_SUCCESS;
 }
 
@@ -98,13 +104,15 @@ int ncclCommInitAll(comm *communicators, int devices, const int *list)
 {
     for (int i = 0; i < devices; i++) {
         communicators[i] = mathlib_new();
-        *communicators[i] = (struct communicator){devices, i, list ? list[i] : i};
+        *communicators[i] = (struct communicator){devices, i, list ? list[i] : i, NULL};
     }
     return NCCL_SUCCESS;
 }
 
 int ncclCommDestroy(comm communicator)
 {
+    if (communicator)
+        exchange_close(communicator->exchange);
     mathlib_delete(communicator);
     return NCCL_SUCCESS;
 }
@@ -147,60 +155,166 @@ int ncclMemFree(void *pointer)
     return cuMemFree((CUdeviceptr)pointer) == CUDA_SUCCESS ? NCCL_SUCCESS : NCCL_UNHANDLED_CUDA_ERROR;
 }
 
-/* ---- collectives ---- */
-
-/* Bytes of an element of an ncclDataType_t: int8 uint8 int32 uint32 int64 uint64 half float double bfloat16
- * and the two 8-bit floats, in this order. */
-static size_t type_bytes(int type)
-{
-    static const unsigned char bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
-
-    return type >= 0 && type < (int)sizeof bytes ? bytes[type] : 0;
-}
+/* ---- large messages: their time, and this rank's own data ---- */
 
 /* The time of `size` bytes over the link, for the range in which they arrive. */
 static int transfer(const void *buffer, size_t size, CUstream stream)
 {
-    CUresult result =
-        sim_stream_work(stream, (CUdeviceptr)buffer, size, (uint64_t)((double)size / LINK_BYTES_PER_NS));
+    CUresult result;
 
+    if (size == 0)
+        return NCCL_SUCCESS;
+    result = sim_stream_work(stream, (CUdeviceptr)buffer, size, (uint64_t)((double)size / LINK_BYTES_PER_NS));
     return result == CUDA_SUCCESS ? NCCL_SUCCESS : NCCL_UNHANDLED_CUDA_ERROR;
 }
 
-/* Takes the time, and copies unless in place. The copy comes last: after it the bytes are known. */
-static int copy(const void *from, void *to, size_t size, CUstream stream)
+static int copy_to(void *to, const void *from, size_t size, CUstream stream)
 {
-    int result = size > 0 ? transfer(to, size, stream) : NCCL_SUCCESS;
-
-    if (result != NCCL_SUCCESS || size == 0 || from == to)
-        return result;
+    if (size == 0 || from == to)
+        return NCCL_SUCCESS;
     return cuMemcpyAsync((CUdeviceptr)to, (CUdeviceptr)from, size, stream) == CUDA_SUCCESS
                ? NCCL_SUCCESS
                : NCCL_UNHANDLED_CUDA_ERROR;
 }
 
+/* Takes the time, and copies unless in place. */
+static int copy(const void *from, void *to, size_t size, CUstream stream)
+{
+    int result = transfer(to, size, stream);
+
+    return result == NCCL_SUCCESS ? copy_to(to, from, size, stream) : result;
+}
+
+/* This rank's data to each of `ranks` places. */
+static int fill_places(const char *from, char *to, size_t size, const struct communicator *communicator,
+                       CUstream stream)
+{
+    int result = transfer(to, size * (size_t)communicator->ranks, stream);
+
+    for (int i = 0; i < communicator->ranks && result == NCCL_SUCCESS; i++)
+        result = copy_to(to + (size_t)i * size, from, size, stream);
+    return result;
+}
+
+/* ---- small messages: shown to all ranks ---- */
+
+static bool is_small(const struct communicator *communicator, size_t size, CUstream stream)
+{
+    CUstreamCaptureStatus status;
+
+    return communicator->exchange && size > 0 && size <= EXCHANGE_BYTES_MAX &&
+           cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static int read_device(void *to, const void *from, size_t size, CUstream stream)
+{
+    if (cuMemcpyDtoHAsync(to, (CUdeviceptr)from, size, stream) != CUDA_SUCCESS ||
+        cuStreamSynchronize(stream) != CUDA_SUCCESS)
+        return NCCL_UNHANDLED_CUDA_ERROR;
+    return NCCL_SUCCESS;
+}
+
+static int write_device(void *to, const void *from, size_t size, CUstream stream)
+{
+    return cuMemcpyHtoDAsync((CUdeviceptr)to, from, size, stream) == CUDA_SUCCESS ? NCCL_SUCCESS
+                                                                                  : NCCL_UNHANDLED_CUDA_ERROR;
+}
+
+/* Shows `size` bytes of device memory to all ranks. Until end_round, what they showed can be looked at. */
+static int show(comm communicator, const void *from, size_t size, CUstream stream)
+{
+    char bytes[EXCHANGE_BYTES_MAX];
+    int result = read_device(bytes, from, size, stream);
+
+    if (result == NCCL_SUCCESS && !exchange_all(communicator->exchange, bytes, size))
+        result = NCCL_SYSTEM_ERROR;
+    return result;
+}
+
+static int end_round(comm communicator, int result)
+{
+    if (result != NCCL_SYSTEM_ERROR)
+        exchange_done(communicator->exchange);
+    return result;
+}
+
+static int gather_small(const void *from, char *to, size_t size, comm communicator, CUstream stream)
+{
+    int result = show(communicator, from, size, stream);
+
+    for (int i = 0; to && i < communicator->ranks && result == NCCL_SUCCESS; i++)
+        result = write_device(to + (size_t)i * size, exchange_of(communicator->exchange, i), size, stream);
+    return end_round(communicator, result);
+}
+
+/* Reduces `count` elements from the `first` on. A type without arithmetic gives this rank's own elements. */
+static int reduce_small(const void *from, void *to, size_t total, size_t first, size_t count, int type,
+                        int op, comm communicator, CUstream stream)
+{
+    size_t element = nccl_type_bytes(type), offset = first * element;
+    int result = show(communicator, from, total * element, stream);
+    char sum[EXCHANGE_BYTES_MAX];
+
+    if (result == NCCL_SUCCESS && to) {
+        memcpy(sum, (const char *)exchange_of(communicator->exchange, communicator->rank) + offset,
+               count * element);
+        for (int i = 0; i < communicator->ranks; i++)
+            if (i != communicator->rank)
+                nccl_fold(sum, (const char *)exchange_of(communicator->exchange, i) + offset, count, type,
+                          op);
+        nccl_finish(sum, count, type, op, communicator->ranks);
+        result = write_device(to, sum, count * element, stream);
+    }
+    return end_round(communicator, result);
+}
+
+/* ---- the collectives ---- */
+
 int ncclAllReduce(const void *from, void *to, size_t count, int type, int op, comm communicator,
                   CUstream stream)
 {
-    (void)op, (void)communicator;
-    return copy(from, to, count * type_bytes(type), stream);
+    size_t size = count * nccl_type_bytes(type);
+
+    if (is_small(communicator, size, stream))
+        return reduce_small(from, to, count, 0, count, type, op, communicator, stream);
+    return copy(from, to, size, stream);
 }
 
 int ncclReduce(const void *from, void *to, size_t count, int type, int op, int root, comm communicator,
                CUstream stream)
 {
-    size_t size = count * type_bytes(type);
+    size_t size = count * nccl_type_bytes(type);
+    bool mine = communicator->rank == root;
 
-    (void)op;
-    return communicator->rank == root ? copy(from, to, size, stream) : transfer(from, size, stream);
+    if (is_small(communicator, size, stream))
+        return reduce_small(from, mine ? to : NULL, count, 0, count, type, op, communicator, stream);
+    return mine ? copy(from, to, size, stream) : transfer(from, size, stream);
+}
+
+int ncclReduceScatter(const void *from, void *to, size_t count, int type, int op, comm communicator,
+                      CUstream stream)
+{
+    size_t size = count * nccl_type_bytes(type), ranks = (size_t)communicator->ranks;
+    size_t rank = (size_t)communicator->rank;
+
+    if (is_small(communicator, size * ranks, stream))
+        return reduce_small(from, to, count * ranks, count * rank, count, type, op, communicator, stream);
+    return copy((const char *)from + rank * size, to, size, stream);
 }
 
 int ncclBroadcast(const void *from, void *to, size_t count, int type, int root, comm communicator,
                   CUstream stream)
 {
-    size_t size = count * type_bytes(type);
+    size_t size = count * nccl_type_bytes(type);
+    bool mine = communicator->rank == root;
+    int result;
 
-    return communicator->rank == root ? copy(from, to, size, stream) : transfer(to, size, stream);
+    if (!is_small(communicator, size, stream))
+        return mine ? copy(from, to, size, stream) : transfer(to, size, stream);
+    result = show(communicator, mine ? from : to, size, stream);
+    if (result == NCCL_SUCCESS)
+        result = write_device(to, exchange_of(communicator->exchange, root), size, stream);
+    return end_round(communicator, result);
 }
 
 int ncclBcast(void *buffer, size_t count, int type, int root, comm communicator, CUstream stream)
@@ -208,55 +322,68 @@ int ncclBcast(void *buffer, size_t count, int type, int root, comm communicator,
     return ncclBroadcast(buffer, buffer, count, type, root, communicator, stream);
 }
 
-/* This rank's data to each of `ranks` places. */
-static int fill_places(const char *from, char *to, size_t size, const struct communicator *communicator,
-                       CUstream stream)
-{
-    int result = NCCL_SUCCESS;
-
-    for (int i = 0; i < communicator->ranks && result == NCCL_SUCCESS; i++)
-        result = copy(from, to + (size_t)i * size, size, stream);
-    return result;
-}
-
 int ncclAllGather(const void *from, void *to, size_t count, int type, comm communicator, CUstream stream)
 {
-    return fill_places(from, to, count * type_bytes(type), communicator, stream);
+    size_t size = count * nccl_type_bytes(type);
+
+    if (is_small(communicator, size, stream))
+        return gather_small(from, to, size, communicator, stream);
+    return fill_places(from, to, size, communicator, stream);
 }
 
 int ncclGather(const void *from, void *to, size_t count, int type, int root, comm communicator,
                CUstream stream)
 {
-    size_t size = count * type_bytes(type);
+    size_t size = count * nccl_type_bytes(type);
+    bool mine = communicator->rank == root;
 
-    return communicator->rank == root ? fill_places(from, to, size, communicator, stream)
-                                      : transfer(from, size, stream);
-}
-
-int ncclReduceScatter(const void *from, void *to, size_t count, int type, int op, comm communicator,
-                      CUstream stream)
-{
-    size_t size = count * type_bytes(type);
-
-    (void)op;
-    return copy((const char *)from + (size_t)communicator->rank * size, to, size, stream);
+    if (is_small(communicator, size, stream))
+        return gather_small(from, mine ? to : NULL, size, communicator, stream);
+    return mine ? fill_places(from, to, size, communicator, stream) : transfer(from, size, stream);
 }
 
 int ncclAlltoAll(const void *from, void *to, size_t count, int type, comm communicator, CUstream stream)
 {
-    return copy(from, to, count * type_bytes(type) * (size_t)communicator->ranks, stream);
+    size_t size = count * nccl_type_bytes(type), total = size * (size_t)communicator->ranks;
+    int result;
+
+    if (!is_small(communicator, total, stream))
+        return copy(from, to, total, stream);
+    result = show(communicator, from, total, stream);
+    for (int i = 0; i < communicator->ranks && result == NCCL_SUCCESS; i++)
+        result = write_device((char *)to + (size_t)i * size,
+                              (const char *)exchange_of(communicator->exchange, i) +
+                                  (size_t)communicator->rank * size,
+                              size, stream);
+    return end_round(communicator, result);
 }
+
+/* ---- between two ranks ---- */
 
 int ncclSend(const void *from, size_t count, int type, int peer, comm communicator, CUstream stream)
 {
-    (void)peer, (void)communicator;
-    return transfer(from, count * type_bytes(type), stream);
+    size_t size = count * nccl_type_bytes(type);
+    char bytes[EXCHANGE_BYTES_MAX];
+    int result;
+
+    if (!is_small(communicator, size, stream))
+        return transfer(from, size, stream);
+    result = read_device(bytes, from, size, stream);
+    if (result == NCCL_SUCCESS && !exchange_send(communicator->exchange, peer, bytes, size))
+        result = NCCL_SYSTEM_ERROR;
+    return result;
 }
 
 int ncclRecv(void *to, size_t count, int type, int peer, comm communicator, CUstream stream)
 {
-    (void)peer, (void)communicator;
-    return transfer(to, count * type_bytes(type), stream);
+    size_t size = count * nccl_type_bytes(type);
+    char bytes[EXCHANGE_BYTES_MAX];
+
+    if (!is_small(communicator, size, stream))
+        return transfer(to, size, stream);
+    if (!exchange_receive(communicator->exchange, peer, bytes, size))
+        return NCCL_SYSTEM_ERROR;
+    return write_device(to, bytes, size, stream);
 }
 
 #pragma GCC visibility pop

@@ -317,28 +317,62 @@ def main_zeros():
     return {"device_bytes": sum(x.numel() * 4 for x in kept), "grown_kib": grown, "start_kib": start, "values": values}
 
 
-def rank_main(rank, ranks, path):
+def collectives(rank, ranks):
+    """What each rank gets from the others, in messages that are small enough to be real."""
     import torch.distributed as dist
-    torch.cuda.set_device(rank)
-    dist.init_process_group("nccl", init_method=f"file://{path}", rank=rank, world_size=ranks)
-    model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(64, 256), nn.Linear(256, 8)).to(rank),
-                                                device_ids=[rank])
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    mine = torch.tensor([1.0, rank, 5.0, -rank], device=rank)
+    gathered = [torch.empty(4, device=rank) for _ in range(ranks)]
+    dist.all_gather(gathered, mine)
+    summed, top, root = mine.clone(), mine.clone(), mine.clone()
+    dist.all_reduce(summed)
+    dist.all_reduce(top, op=dist.ReduceOp.MAX)
+    dist.broadcast(root, src=1)
+    scattered = torch.empty(2, device=rank)
+    dist.reduce_scatter_tensor(scattered, mine)
+    passed = torch.empty(4, device=rank)
+    work = dist.batch_isend_irecv([dist.P2POp(dist.isend, mine, 1 - rank), dist.P2POp(dist.irecv, passed, 1 - rank)])
+    for request in work:
+        request.wait()
+    large = torch.zeros(1 << 20, device=rank)
+    dist.all_reduce(large)
+    return {"gathered": [part.tolist() for part in gathered], "summed": summed.tolist(), "top": top.tolist(),
+            "root": root.tolist(), "scattered": scattered.tolist(), "passed": passed.tolist()}
+
+
+def train_sharded(rank, wrap):
+    model = wrap(nn.Sequential(nn.Linear(64, 2048), nn.GELU(), nn.Linear(2048, 8)).to(rank))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
     for _ in range(3):
         optimizer.zero_grad()
         model(torch.randn(16, 64, device=rank)).sum().backward()
         optimizer.step()
-    gathered = [torch.empty(4, device=rank) for _ in range(ranks)]
-    dist.all_gather(gathered, torch.arange(4, dtype=torch.float32).to(rank))
-    assert all(torch.equal(part.cpu(), torch.arange(4, dtype=torch.float32)) for part in gathered)
+    return torch.cuda.memory_allocated(rank)
+
+
+def rank_main(rank, ranks, path):
+    import torch.distributed as dist
+    from torch.distributed.fsdp import fully_shard
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl", init_method=f"file://{path}", rank=rank, world_size=ranks)
+    found = collectives(rank, ranks)
+    found["data_parallel"] = train_sharded(
+        rank, lambda model: nn.parallel.DistributedDataParallel(model, device_ids=[rank]))
+    found["sharded"] = train_sharded(rank, fully_shard)
+    dist.barrier()
     dist.destroy_process_group()
+    with open(f"{path}.{rank}", "w", encoding="utf-8") as file:
+        json.dump(found, file)
 
 
 def main_distributed():
     """Two processes on two devices."""
     path = os.environ["SIM_PROGRAM_STORE"]
     torch.multiprocessing.spawn(rank_main, (2, path), nprocs=2)
-    return {"devices": torch.cuda.device_count()}
+    ranks = []
+    for rank in range(2):
+        with open(f"{path}.{rank}", encoding="utf-8") as file:
+            ranks.append(json.load(file))
+    return {"devices": torch.cuda.device_count(), "ranks": ranks}
 
 
 if __name__ == "__main__":

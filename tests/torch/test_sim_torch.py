@@ -160,6 +160,16 @@ def test_zeros_take_no_memory_of_the_host(tmp_path):
 def test_two_processes_on_two_devices(tmp_path):
     figures, _, _ = run("distributed", tmp_path, SEAMALLOC_SIM_DEVICES="2", SIM_PROGRAM_STORE=str(tmp_path / "store"))
     assert figures["devices"] == 2
+    shown = [[1.0, 0.0, 5.0, 0.0], [1.0, 1.0, 5.0, -1.0]]
+    for rank, found in enumerate(figures["ranks"]):
+        assert found["gathered"] == shown
+        assert found["summed"] == [2.0, 1.0, 10.0, -1.0]
+        assert found["top"] == [1.0, 1.0, 5.0, 0.0]
+        assert found["root"] == shown[1]
+        assert found["scattered"] == found["summed"][2 * rank:2 * rank + 2]
+        assert found["passed"] == shown[1 - rank]
+        # A shard has half of the weights, gradients and moments, and no buckets.
+        assert 0.3 * found["data_parallel"] < found["sharded"] < 0.6 * found["data_parallel"]
 
 
 # ---- what the libraries are made of ----

@@ -173,6 +173,37 @@ static void test_many_backed_mappings(void **state)
     assert_ok(cuMemUnmap(base, (size_t)N * 65536));
 }
 
+/* When the host has no more maps, set-access is out of memory, as at the ceiling, and changes nothing. One
+ * handle seen from many neighbouring addresses needs a host map for each. */
+static void test_host_runs_out_of_maps(void **state)
+{
+    (void)state;
+    struct sim_config config = small_device();
+    enum { N = 70000, SMALL = 65536 };
+    config.granularity = SMALL;
+    begin(&config);
+    FILE *file = fopen("/proc/sys/vm/max_map_count", "r");
+    long most = 0;
+    if (!file || fscanf(file, "%ld", &most) != 1 || most > N)
+        skip();
+    fclose(file);
+    CUmemGenericAllocationHandle handle = create(SMALL);
+    CUdeviceptr base = reserve((size_t)N * SMALL);
+    for (CUdeviceptr i = 0; i < N; i++)
+        if (cuMemMap(base + i * SMALL, SMALL, 0, handle, 0))
+            fail_msg("mapping %llu", i);
+    assert_int_equal(try_access(base, (size_t)N * SMALL, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_false(sim_accessible(base, 0));
+    assert_false(sim_accessible(base + 60000 * (CUdeviceptr)SMALL, 0));
+    assert_ok(try_access(base, 1000 * (size_t)SMALL, 0)); /* the failed call has left room */
+    assert_ok(cuMemsetD32(base, 7, 4));
+    unsigned word = 0;
+    assert_ok(cuMemcpyDtoH(&word, base + 999 * (CUdeviceptr)SMALL, 4));
+    assert_int_equal(word, 7);
+    assert_ok(cuMemUnmap(base, (size_t)N * SMALL));
+    assert_ok(cuMemAddressFree(base, (size_t)N * SMALL));
+}
+
 /* Free memory in pieces serves a large handle: a GPU has pages. */
 static void test_pieces_serve_large_handles(void **state)
 {
@@ -200,6 +231,7 @@ int main(void)
         cmocka_unit_test(test_other_granularity),
         cmocka_unit_test(test_table_only),
         cmocka_unit_test(test_many_backed_mappings),
+        cmocka_unit_test(test_host_runs_out_of_maps),
         cmocka_unit_test(test_pieces_serve_large_handles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
