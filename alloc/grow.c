@@ -16,6 +16,7 @@
  * that last used them, then unmaps and releases. Protected by: memory lock; the heap lock is held for
  * bookkeeping only. */
 #include "alloc/engine.h"
+#include "alloc/heap/view.h"
 #include "base/align.h"
 #include "base/log.h"
 #include "policies/fit.h"
@@ -241,7 +242,8 @@ static bool make_plan(const struct sm_request *request, struct plan *plan)
     uint64_t rounded = sm_align_up(request->size, device->granularity);
     struct sm_block *gap = NULL;
     uint64_t missing = rounded;
-    plan->apart = options->max_split_size != SM_UNLIMITED && options->policy == SM_POLICY_STITCH;
+    plan->apart =
+        (options->max_split_size != SM_UNLIMITED && options->policy == SM_POLICY_STITCH) || request->lend;
     if (options->policy == SM_POLICY_EXPANDABLE)
         gap = sm_home_first_run(request->home, request->size, &missing);
     else if (!plan->apart)
@@ -337,6 +339,8 @@ static struct sm_block *publish(const struct sm_request *request, const struct p
         count_mapped(device, (int64_t)bytes, batch->count);
     sm_stats_count(device->stats, SM_COUNTER_num_device_alloc, 1);
     sm_stats_count(device->stats, SM_COUNTER_growths, 1);
+    if (request->lend)
+        return sm_block_lend(range, plan->address, plan->address + bytes);
     if (plan->apart) {
         bool split = sm_fit_splits(options, request->size, bytes);
         return sm_block_take_at(range, plan->address, split ? request->size : bytes, request->requested);
@@ -409,7 +413,7 @@ static seam_result attempt(const struct sm_request *request, const struct plan *
     sm_heap_redeem(&device->heap, PUBLISH_RECORDS);
     if (!result) {
         *block = publish(request, plan, batch, bytes);
-        if (*block)
+        if (*block && !request->lend)
             sm_pool_count(request, *block);
         else
             sm_device_tell(device);
@@ -446,6 +450,23 @@ static seam_result find_place(struct sm_request *request, struct plan *plan, str
     return SEAM_OK;
 }
 
+seam_result sm_grow_piece(struct sm_request *request, uint64_t bytes, struct sm_block **piece,
+                          struct sm_shortage *shortage, struct sm_error *error)
+{
+    struct sm_device *device = request->device;
+    struct sm_request bare = *request;
+    struct batch batch;
+    struct plan plan;
+    seam_result result;
+    bare.size = bare.requested = bytes;
+    bare.lend = true;
+    result = find_place(&bare, &plan, shortage, error);
+    if (!result)
+        result = attempt(&bare, &plan, plan.least, &batch, piece, shortage, error);
+    (void)device;
+    return result;
+}
+
 static struct sm_block *hit(struct sm_request *request)
 {
     struct sm_device *device = request->device;
@@ -470,6 +491,30 @@ static struct sm_block *take_before(struct sm_request *request, const struct pla
     return range;
 }
 
+/* Requests below this grow rather than stitch, unless memory is short: their growth is small, a view costs as
+ * much as for large. */
+#define STITCH_MIN (8 * SM_MIB)
+
+/* Above the peak of live bytes and its slack, free memory of other places is worth its driver calls. SEAM_OK
+ * and no block: growth is better. */
+static seam_result join(struct sm_request *request, const struct plan *plan, struct sm_block **block,
+                        struct sm_shortage *shortage, struct sm_error *error)
+{
+    struct sm_device *device = request->device;
+    if (device->heap.reserved + plan->least <= sm_growth_free_limit(&device->options, plan->state.live_peak))
+        return SEAM_OK;
+    sm_lock_take(&device->heap_lock);
+    *block = sm_stitch_borrow(request);
+    if (*block)
+        sm_pool_count(request, *block);
+    sm_lock_give(&device->heap_lock);
+    if (*block || request->size < STITCH_MIN)
+        return SEAM_OK;
+    seam_result result = sm_stitch(request, plan->least, block, shortage, error);
+    /* A driver that refuses a view may still grant memory. */
+    return result == SEAM_E_HOST_OOM ? result : SEAM_OK;
+}
+
 static seam_result grow_home(struct sm_request *request, struct sm_block **block,
                              struct sm_shortage *shortage, struct sm_error *error)
 {
@@ -487,9 +532,19 @@ static seam_result grow_home(struct sm_request *request, struct sm_block **block
         sm_lock_give(&device->heap_lock);
         return SEAM_OK;
     }
+    if (sm_stitch_applies(request)) {
+        result = join(request, &plan, block, shortage, error);
+        if (result || *block)
+            return result;
+    }
     result = attempt(request, &plan, plan.wanted, &batch, block, shortage, error);
-    if ((result == SEAM_E_DEVICE_OOM || result == SEAM_E_LIMIT) && plan.least < plan.wanted)
+    if (sm_is_shortage(result) && plan.least < plan.wanted)
         result = attempt(request, &plan, plan.least, &batch, block, shortage, error);
+    if (sm_is_shortage(result) && sm_stitch_applies(request)) {
+        struct sm_shortage other;
+        seam_result stitched = sm_stitch(request, plan.least, block, &other, NULL);
+        result = !stitched && *block ? SEAM_OK : result;
+    }
     return result;
 }
 
@@ -569,6 +624,8 @@ seam_result sm_grow(struct sm_request *request, struct sm_block **block, struct 
     if (sm_align_up(request->size, device->granularity) > device->total_bytes)
         return sm_error_set(error, SEAM_E_DEVICE_OOM, "device %d has %lu bytes in all", device->ordinal,
                             device->total_bytes);
+    if (sm_stitch_applies(request))
+        sm_stitch_refresh(request);
     *block = hit(request);
     while (!result && !*block) {
         result = plain ? grow_segment(request, block, shortage, error)
@@ -584,8 +641,8 @@ seam_result sm_grow(struct sm_request *request, struct sm_block **block, struct 
 /* ---- trim ---- */
 
 /* Is the stream done with everything that was freed up to now? Asks the driver only when it is not known. */
-static bool is_done(struct sm_device *device, struct sm_stream *stream, uint64_t freed,
-                    enum sm_trim_wait wait)
+bool sm_stream_is_done(struct sm_device *device, struct sm_stream *stream, uint64_t freed,
+                       enum sm_trim_wait wait)
 {
     struct sm_driver *driver = device->allocator->driver;
     CUresult code;
@@ -614,7 +671,7 @@ static struct sm_block *wholest(struct sm_home *home)
     RB_FOREACH_REVERSE(block, sm_free_tree, &home->free_ranges) {
         if (best && block->size <= best->whole)
             break;
-        if (block->whole && (!best || block->whole > best->whole))
+        if ((!best || block->whole > best->whole) && sm_block_can_carve(block))
             best = block;
     }
     return best;
@@ -720,6 +777,7 @@ uint64_t sm_trim(struct sm_device *device, uint64_t bytes, enum sm_trim_wait wai
                  const struct sm_home *sparing)
 {
     uint64_t given = 0;
+    bool evicted = false;
     device->trim_serial++;
     while (given < bytes) {
         struct sm_stream *stream;
@@ -730,9 +788,14 @@ uint64_t sm_trim(struct sm_device *device, uint64_t bytes, enum sm_trim_wait wai
         stream = carved ? carved->extent->home->key.stream : NULL;
         freed = stream ? stream->freed : 0;
         sm_lock_give(&device->heap_lock);
+        if (!carved && !evicted) {
+            evicted = true; /* handles in views can go only after the views */
+            if (sm_stitch_evict(device, 0, wait))
+                continue;
+        }
         if (!carved)
             break;
-        if (!is_done(device, stream, freed, wait)) {
+        if (!sm_stream_is_done(device, stream, freed, wait)) {
             put_back(device, carved);
             stream->passed_over = device->trim_serial;
             continue;

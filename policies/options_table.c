@@ -12,9 +12,11 @@
 static const char *const backend_names[] = {"native", NULL};
 static const char *const policy_names[] = {"stitch", "expandable", "native", NULL};
 static const char *const peers_names[] = {"all", "none", NULL};
+static const char *const lending_names[] = {"completed", "off", NULL};
 static const char *const log_names[] = {"error", "warning", "info", "debug", NULL};
 
-_Static_assert(sizeof(enum sm_policy) == sizeof(unsigned) && sizeof(enum sm_peers) == sizeof(unsigned),
+_Static_assert(sizeof(enum sm_policy) == sizeof(unsigned) && sizeof(enum sm_peers) == sizeof(unsigned) &&
+                   sizeof(enum sm_lending) == sizeof(unsigned),
                "choices are stored as unsigned");
 
 #define AT(field)   .offset = offsetof(struct sm_options, field)
@@ -120,6 +122,9 @@ _Static_assert(sizeof(enum sm_policy) == sizeof(unsigned) && sizeof(enum sm_peer
     X("address_limit_gib", OURS, "GiB", "131072", "1 to 131072",                                             \
       "address space that may be reserved, all devices together",                                            \
       NUMBER(AT(address_limit), SM_GIB, 1, 131072))                                                          \
+    X("lending", OURS, "name", "completed", "completed or off",                                              \
+      "free memory of one stream for another under stitch: once its work is known to be done, or never",     \
+      CHOICE(AT(lending), lending_names))                                                                    \
     X("peers", OURS, "name", "all", "all or none",                                                           \
       "other devices that may reach the memory of a device", CHOICE(AT(peers), peers_names))                 \
     X("exportable", OURS, "bool", "True", "True or False",                                                   \
