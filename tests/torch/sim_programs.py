@@ -26,6 +26,13 @@ def physical_bytes(device=0):
     return driver.sim_physical_bytes(device)
 
 
+def graph_bytes_peak(device=0):
+    """The most bytes that graphs have owned, by the driver's count."""
+    value = ctypes.c_uint64()
+    assert ctypes.CDLL("libcuda.so.1").cuDeviceGetGraphMemAttribute(device, 3, ctypes.byref(value)) == 0
+    return value.value
+
+
 class Block(nn.Module):
     def __init__(self, width, heads):
         super().__init__()
@@ -204,6 +211,7 @@ def main_tour():
         "reserved_peak": torch.cuda.max_memory_reserved(),
         "allocated": torch.cuda.memory_allocated(),
         "device_bytes": physical_bytes(),
+        "graph_peak": graph_bytes_peak(),
         "device_used": torch.cuda.mem_get_info()[1] - torch.cuda.mem_get_info()[0],
     }
     return result

@@ -99,7 +99,9 @@ def test_memory_statistics_are_those_of_the_device(tour):
     allocator, figures, record, _ = tour
     stats, device = figures["stats"], record["devices"][0]
     assert stats["reserved"] == stats["device_bytes"] == stats["device_used"]
-    assert stats["reserved_peak"] == device["physical_peak_bytes"]
+    # cudaMallocAsync has two kinds of memory, and PyTorch adds up their peaks, which need not fall together.
+    graphs = stats["graph_peak"] if allocator == "async" else 0
+    assert device["physical_peak_bytes"] <= stats["reserved_peak"] <= device["physical_peak_bytes"] + graphs
     assert stats["allocated"] <= stats["reserved"]
 
 
