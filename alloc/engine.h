@@ -277,7 +277,8 @@ struct sm_block *sm_stitch_borrow(struct sm_request *request);
 seam_result sm_stitch(struct sm_request *request, uint64_t plain, struct sm_block **block,
                       struct sm_shortage *shortage, struct sm_error *error);
 /* Unmaps views without blocks, the ones used longest ago first, until at most `keep` mappings are left in
- * views. Requires: memory lock held, heap lock not; context entered. Returns: true when one went. */
+ * views; with keep 0 also what the blocks of other views do not use. Requires: memory lock held, heap lock
+ * not; context entered. Returns: true when one went. */
 bool sm_stitch_evict(struct sm_device *device, uint64_t keep, enum sm_trim_wait wait);
 /* Unmaps all views, live or not; nobody else is inside. */
 void sm_stitch_teardown(struct sm_device *device);

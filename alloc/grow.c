@@ -493,7 +493,7 @@ static struct sm_block *take_before(struct sm_request *request, const struct pla
 
 /* Requests below this grow rather than stitch, unless memory is short: their growth is small, a view costs as
  * much as for large. */
-#define STITCH_MIN (8 * SM_MIB)
+#define STITCH_MIN_GRANULES 4
 
 /* Above the peak of live bytes and its slack, free memory of other places is worth its driver calls. SEAM_OK
  * and no block: growth is better. */
@@ -508,7 +508,7 @@ static seam_result join(struct sm_request *request, const struct plan *plan, str
     if (*block)
         sm_pool_count(request, *block);
     sm_lock_give(&device->heap_lock);
-    if (*block || request->size < STITCH_MIN)
+    if (*block || request->size < STITCH_MIN_GRANULES * device->granularity)
         return SEAM_OK;
     seam_result result = sm_stitch(request, plan->least, block, shortage, error);
     /* A driver that refuses a view may still grant memory. */
@@ -535,6 +535,10 @@ static seam_result grow_home(struct sm_request *request, struct sm_block **block
     if (sm_stitch_applies(request)) {
         result = join(request, &plan, block, shortage, error);
         if (result || *block)
+            return result;
+        /* An attempt that failed late may have left new memory in the gap. */
+        result = find_place(request, &plan, shortage, error);
+        if (result)
             return result;
     }
     result = attempt(request, &plan, plan.wanted, &batch, block, shortage, error);

@@ -93,15 +93,22 @@ void sm_pool_complete(struct sm_device *device, struct sm_block *block)
     sm_device_tell(device);
 }
 
+/* What must have passed before the view may be unmapped. */
+static void note_use(struct sm_view *view, struct sm_stream *stream)
+{
+    struct sm_stream *before = view->stream;
+    view->mixed |= before != stream && before->done < view->freed;
+    view->stream = stream;
+    view->freed = stream->freed;
+}
+
 /* A LIVE block in hand, heap lock held: FREE at once, or PENDING until its fence has passed. */
 static void give_back(struct sm_device *device, struct sm_block *block)
 {
     struct sm_stream *stream = block->stream;
     stream->freed++;
-    if (block->pieces) {
-        sm_block_view(block)->stream = stream;
-        sm_block_view(block)->freed = stream->freed;
-    }
+    if (block->pieces)
+        note_use(sm_block_view(block), stream);
     sm_stats_free_request(device->stats, block->kind, block->requested, block->size, block->birth);
     if (!block->fence) {
         sm_stats_free_complete(device->stats, block->kind, block->requested, block->size);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stitch: one block from free memory of several places.
  *
- *   1 holes    free ranges of at least 1 MiB in the large homes that may lend: the request's own, and those
- * of streams that are known to be done with everything they were given 2 middles  whole handles of the holes
- * with the most of them, until the request is covered 3 ends     the first piece may begin inside a handle,
- * if it ends with it; the last may end inside one; the two may not share a handle, as a view holds a handle
- * once 4 growth   exactly what is still missing, as new memory at home 5 view     a fresh range of addresses;
- * each handle the pieces touch is mapped into it whole, then access in one call 6 block    the pieces are
- * LENT, the block lies in the view, and the view is kept after it Pieces are lent before the heap lock is
- * given up for the driver, so that nobody takes them; a refused call gives them back and undoes the view.
+ *   1 holes    free ranges of at least half a granule in the large homes that may lend: the request's own,
+ * and those of streams that are known to be done with everything they were given 2 middles  whole handles of
+ * the holes with the most of them, until the request is covered 3 ends     the first piece may begin inside a
+ * handle, if it ends with it; the last may end inside one; the two may not share a handle, as a view holds a
+ * handle once 4 growth   exactly what is still missing, as new memory at home 5 view     a fresh range of
+ * addresses; each handle the pieces touch is mapped into it whole, then access in one call 6 block    the
+ * pieces are LENT, the block lies in the view, and the view is kept after it Pieces are lent before the heap
+ * lock is given up for the driver, so that nobody takes them; a refused call gives them back and undoes the
+ * view.
  *
  * Memory of another stream: the block's fence then holds its own stream from the start, so that the pieces
  * are free again only when that stream has done its work. Bytes are accounted at home alone: a view owns no
@@ -20,12 +21,17 @@
 #include "base/align.h"
 #include "base/log.h"
 
-#define HOLE_MIN     SM_MIB
 #define HOLES_MAX    192
 #define PIECES_MAX   64
 #define VIEWS_TRIED  64
 #define VIEWS_SPARED 256 /* mappings in views that are never too many */
 #define VIEWS_FACTOR 4   /* beyond that, mappings in views for each handle */
+
+/* The smallest free range worth a piece: half a granule. */
+static uint64_t hole_min(const struct sm_device *device)
+{
+    return device->granularity / 2;
+}
 
 struct hole {
     struct sm_block *block;
@@ -81,7 +87,7 @@ void sm_stitch_refresh(struct sm_request *request)
     LIST_FOREACH(home, &device->heap.homes, link) {
         struct sm_stream *stream = home->key.stream;
         if (!home->key.small_class && stream != request->stream && stream->done != stream->freed &&
-            home->held + home->whole >= HOLE_MIN && count < sizeof(asked) / sizeof(asked[0])) {
+            home->held + home->whole >= hole_min(device) && count < sizeof(asked) / sizeof(asked[0])) {
             asked[count].stream = stream;
             asked[count++].freed = stream->freed;
         }
@@ -167,11 +173,11 @@ static uint64_t last_of(const struct hole *hole)
     return hole->high > hole->up ? hole->high - hole->up : 0;
 }
 
-static void add_holes(struct draft *draft, struct sm_home *home)
+static void add_holes(const struct sm_device *device, struct draft *draft, struct sm_home *home)
 {
     struct sm_block *block;
     RB_FOREACH_REVERSE(block, sm_free_tree, &home->free_ranges) {
-        if (block->size < HOLE_MIN || draft->hole_count == HOLES_MAX)
+        if (block->size < hole_min(device) || draft->hole_count == HOLES_MAX)
             return;
         draft->holes[draft->hole_count++] = (struct hole){
             .block = block,
@@ -279,10 +285,10 @@ static void make_draft(const struct sm_request *request, struct draft *draft)
     uint64_t size = request->size, total;
     struct sm_home *home;
     draft->hole_count = draft->piece_count = 0;
-    add_holes(draft, request->home);
+    add_holes(request->device, draft, request->home);
     LIST_FOREACH(home, &request->device->heap.homes, link)
         if (home != request->home && may_lend(home, (void *)request))
-            add_holes(draft, home);
+            add_holes(request->device, draft, home);
     total = choose_middles(draft, size);
     struct hole *first = choose_end(draft, first_of, NULL);
     if (first) {
@@ -351,26 +357,31 @@ static void count_mapping(struct sm_device *device, int64_t bytes)
     sm_stats_move(device->stats, SM_LEVEL_mappings, SM_KIND_ALL, bytes > 0 ? 1 : -1);
 }
 
+/* Unmaps one handle of a closed view. Returns: false when the driver refused. Heap lock not held. */
+static bool unmap_entry(struct sm_device *device, const struct sm_view *view, struct sm_view_entry *entry)
+{
+    if (!entry->mapped)
+        return true;
+    entry->mapped = SM_CALL(device->allocator->driver, cuMemUnmap, view->span.base + entry->offset,
+                            entry->size) != CUDA_SUCCESS;
+    sm_lock_take(&device->heap_lock);
+    if (entry->mapped)
+        sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
+    else
+        count_mapping(device, -(int64_t)entry->size);
+    sm_lock_give(&device->heap_lock);
+    return !entry->mapped;
+}
+
 /* Unmaps what is mapped of a closed view and frees its addresses. Returns: false when the driver refused: it
  * stays, closed, for another attempt. Heap lock not held. */
 static bool unmake(struct sm_device *device, struct sm_view *view)
 {
     struct sm_driver *driver = device->allocator->driver;
     bool clean = true;
-    for (uint32_t i = 0; i < view->count; i++) {
-        struct sm_view_entry *entry = &view->entries[i];
-        if (!entry->mapped)
-            continue;
-        entry->mapped =
-            SM_CALL(driver, cuMemUnmap, view->span.base + entry->offset, entry->size) != CUDA_SUCCESS;
-        clean &= !entry->mapped;
-        sm_lock_take(&device->heap_lock);
-        if (entry->mapped)
-            sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
-        else
-            count_mapping(device, -(int64_t)entry->size);
-        sm_lock_give(&device->heap_lock);
-    }
+    view->whole = false;
+    for (uint32_t i = 0; i < view->count; i++)
+        clean &= unmap_entry(device, view, &view->entries[i]);
     if (clean)
         clean = SM_CALL(driver, cuMemAddressFree, view->span.base, view->span.size) == CUDA_SUCCESS;
     sm_lock_take(&device->heap_lock);
@@ -383,12 +394,45 @@ static bool unmake(struct sm_device *device, struct sm_view *view)
     return clean;
 }
 
-/* The view used longest ago that may go; closed, so that nobody uses it meanwhile. Heap lock held. */
-static struct sm_view *close_oldest(struct sm_device *device, const struct sm_view *after)
+/* Is all work done that used the view? Heap lock not held. */
+static bool is_idle(struct sm_device *device, struct sm_view *view, enum sm_trim_wait wait)
+{
+    if (!view->mixed)
+        return sm_stream_is_done(device, view->stream, view->freed, wait);
+    if (wait != SM_TRIM_WAIT || SM_CALL(device->allocator->driver, cuCtxSynchronize, ) != CUDA_SUCCESS)
+        return false;
+    view->mixed = false;
+    return true;
+}
+
+/* Unmaps the handles of a closed view that none of its blocks uses: they can be given back though the view
+ * stays. */
+static bool thin(struct sm_device *device, struct sm_view *view)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < view->count; i++) {
+        struct sm_view_entry *entry = &view->entries[i];
+        sm_lock_take(&device->heap_lock);
+        /* A block may have been freed since the view was found idle: its work may go on. */
+        const struct sm_stream *stream = view->stream;
+        bool idle = !entry->gone && !sm_view_uses(view, entry) && !view->mixed && stream->done >= view->freed;
+        sm_lock_give(&device->heap_lock);
+        if (!idle || !unmap_entry(device, view, entry))
+            continue;
+        sm_lock_take(&device->heap_lock);
+        sm_view_drop(&device->heap, entry);
+        sm_lock_give(&device->heap_lock);
+        any = true;
+    }
+    return any;
+}
+
+/* The next view towards the one used last; closed, so that nobody takes from it meanwhile. Heap lock held. */
+static struct sm_view *close_next(struct sm_device *device, const struct sm_view *after, bool live_too)
 {
     struct sm_view *view =
         after ? TAILQ_PREV(after, sm_view_list, link) : TAILQ_LAST(&device->heap.views, sm_view_list);
-    while (view && view->live)
+    while (view && view->live && !live_too)
         view = TAILQ_PREV(view, sm_view_list, link);
     if (view)
         view->closed = true;
@@ -397,27 +441,28 @@ static struct sm_view *close_oldest(struct sm_device *device, const struct sm_vi
 
 bool sm_stitch_evict(struct sm_device *device, uint64_t keep, enum sm_trim_wait wait)
 {
-    struct sm_view *view = NULL, *refused = NULL;
+    struct sm_view *view = NULL, *after = NULL;
     bool any = false;
     for (;;) {
         sm_lock_take(&device->heap_lock);
         bool enough = device->heap.view_handles <= keep || sm_capture_running(device);
-        view = enough ? NULL : close_oldest(device, refused);
+        view = enough ? NULL : close_next(device, after, !keep);
+        bool live = view && view->live;
         sm_lock_give(&device->heap_lock);
         if (!view)
             return any;
-        bool made = view->count && view->entries[0].mapped;
-        if (sm_stream_is_done(device, view->stream, view->freed, wait)) {
-            if (unmake(device, view)) {
+        if (is_idle(device, view, wait)) {
+            if (live)
+                any |= thin(device, view);
+            else if (unmake(device, view)) {
                 any = true;
                 continue;
             }
-        } else if (made) {
-            sm_lock_take(&device->heap_lock);
-            view->closed = false;
-            sm_lock_give(&device->heap_lock);
         }
-        refused = view;
+        sm_lock_take(&device->heap_lock);
+        view->closed = !view->whole;
+        sm_lock_give(&device->heap_lock);
+        after = view;
     }
 }
 
@@ -528,6 +573,7 @@ static struct sm_block *make_block(struct sm_request *request, struct sm_view *v
     for (unsigned i = 0; i + 1 < lent->count; i++)
         lent->blocks[i]->next_piece = lent->blocks[i + 1];
     view->closed = false;
+    view->whole = true;
     block = sm_view_take_pieces(view, offset, request->size, request->requested, lent->blocks[0]);
     sign(request, block);
     sm_stats_count(device->stats, SM_COUNTER_stitches, 1);

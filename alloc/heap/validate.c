@@ -59,6 +59,8 @@ static seam_result check_stitched(const struct sm_block *block, struct sm_error 
             if (i == view->count)
                 FAIL("block %#lx is longer than its view", block->address);
             const struct sm_view_entry *entry = &view->entries[i];
+            if (entry->gone)
+                FAIL("block %#lx lies where its view is not mapped any more", block->address);
             if (sm_view_handle(entry)->address + at - entry->offset != piece->address + done)
                 FAIL("byte %#lx of block %#lx is mapped to another place than piece %#lx", at, block->address,
                      piece->address);
@@ -105,16 +107,17 @@ static seam_result check_views(const struct sm_heap *heap, struct recount *count
         uint64_t offset = 0;
         for (uint32_t i = 0; i < view->count; i++) {
             const struct sm_view_entry *entry = &view->entries[i];
-            if (entry->offset != offset || sm_view_handle(entry)->size != entry->size)
+            if (entry->offset != offset || (!entry->gone && sm_view_handle(entry)->size != entry->size))
                 FAIL("entry %u of view %#lx does not follow the one before, or its handle changed", i,
                      view->span.base);
             for (uint32_t j = 0; j < i; j++)
-                if (view->entries[j].extent == entry->extent && view->entries[j].slot == entry->slot)
+                if (!entry->gone && !view->entries[j].gone && view->entries[j].extent == entry->extent &&
+                    view->entries[j].slot == entry->slot)
                     FAIL("view %#lx holds a handle twice", view->span.base);
             offset += entry->size;
+            handles += !entry->gone;
         }
         views++;
-        handles += view->count;
         live += view->live;
         count->address_bytes += view->span.size;
     }

@@ -80,7 +80,8 @@ void sm_view_publish(struct sm_heap *heap, struct sm_view *view, uint64_t base)
 static void free_view(struct sm_view *view)
 {
     for (uint32_t i = 0; i < view->count; i++)
-        sm_view_handle(&view->entries[i])->views--;
+        if (!view->entries[i].gone)
+            sm_view_handle(&view->entries[i])->views--;
     sm_hostmem_put(view->entries, view->span.handle_slots * sizeof(*view->entries));
     sm_hostmem_put(view, sizeof(*view));
 }
@@ -91,7 +92,8 @@ void sm_view_destroy(struct sm_heap *heap, struct sm_view *view)
     if (view->span.base) {
         TAILQ_REMOVE(&heap->views, view, link);
         heap->view_count--;
-        heap->view_handles -= view->count;
+        for (uint32_t i = 0; i < view->count; i++)
+            heap->view_handles -= !view->entries[i].gone;
         heap->address_bytes -= view->span.size;
     }
     free_view(view);
@@ -105,6 +107,23 @@ void sm_view_fini(struct sm_heap *heap)
         sm_hostmem_put(view->entries, view->span.handle_slots * sizeof(*view->entries));
         sm_hostmem_put(view, sizeof(*view));
     }
+}
+
+bool sm_view_uses(const struct sm_view *view, const struct sm_view_entry *entry)
+{
+    const struct sm_handle *handle = sm_view_handle(entry);
+    const struct sm_block *block = handle->first;
+    for (; block && block->address < handle->address + handle->size; block = block->next)
+        if (block->state == SM_BLOCK_LENT && (!block->borrower || block->borrower->extent == &view->span))
+            return true;
+    return false;
+}
+
+void sm_view_drop(struct sm_heap *heap, struct sm_view_entry *entry)
+{
+    sm_view_handle(entry)->views--;
+    entry->gone = true;
+    heap->view_handles--;
 }
 
 /* ---- runs ---- */
@@ -132,6 +151,11 @@ static void search_view(struct search *search, struct sm_view *view, sm_lender_t
     for (uint32_t i = 0; i < view->count; i++) {
         const struct sm_view_entry *entry = &view->entries[i];
         const struct sm_handle *handle = sm_view_handle(entry);
+        if (entry->gone) {
+            close_run(search, view, open, at);
+            open = at = entry->offset + entry->size;
+            continue;
+        }
         bool lends = may_lend(entry->extent->home, context);
         for (struct sm_block *block = handle->first; at < entry->offset + entry->size; block = block->next) {
             uint64_t end = sm_min(sm_block_end(block) - handle->address, handle->size) + entry->offset;
@@ -232,6 +256,8 @@ struct sm_block *sm_view_block_of(struct sm_heap *heap, uint64_t address)
             continue;
         for (uint32_t i = 0; i < view->count; i++) {
             const struct sm_handle *handle = sm_view_handle(&view->entries[i]);
+            if (view->entries[i].gone)
+                continue;
             struct sm_block *piece = handle->first;
             for (; piece && piece->address < handle->address + handle->size; piece = piece->next) {
                 struct sm_block *block = piece->state == SM_BLOCK_LENT ? piece->borrower : NULL;

@@ -27,6 +27,7 @@ struct sm_view_entry {
     uint64_t offset; /* in the view */
     uint64_t size;   /* of the handle */
     bool mapped;     /* the engine keeps it */
+    bool gone; /* unmapped while other parts of the view were in use: its handle may be another by now */
 };
 
 struct sm_view {
@@ -34,8 +35,10 @@ struct sm_view {
         span; /* what its blocks name as their extent: base, size, home; it has no blocks or handles */
     struct sm_view_entry *entries;
     uint32_t count;
-    uint32_t live;  /* blocks in it */
-    bool closed;    /* being made or unmade: serves nobody */
+    uint32_t live; /* blocks in it */
+    bool closed;   /* being made or unmade: serves nobody */
+    bool whole;    /* every entry is mapped, with access */
+    bool mixed; /* used by several streams without an order between them: only the device's end covers all */
     void *stream;   /* struct sm_stream that used it last, and how many blocks that had freed when it gave the
                        view back: */
     uint64_t freed; /* what must have passed before the view may be unmapped */
@@ -66,7 +69,11 @@ void sm_view_publish(struct sm_heap *heap, struct sm_view *view, uint64_t base);
 /* Out of the list (if it was published) and forgotten; nothing is unmapped here. Requires: no live block. */
 void sm_view_destroy(struct sm_heap *heap, struct sm_view *view);
 void sm_view_fini(struct sm_heap *heap);
-/* The handle of an entry. */
+/* Does a block of the view lie in this entry's handle, in part? Requires: not gone. */
+bool sm_view_uses(const struct sm_view *view, const struct sm_view_entry *entry);
+/* The entry was unmapped; the view keeps a hole there. Requires: no block of the view lies in it. */
+void sm_view_drop(struct sm_heap *heap, struct sm_view_entry *entry);
+/* The handle of an entry that is not gone. */
 struct sm_handle *sm_view_handle(const struct sm_view_entry *entry);
 
 /* The shortest run of free bytes >= size among the `most` views used last, in memory that `may_lend`; false
