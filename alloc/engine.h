@@ -2,7 +2,8 @@
 /* engine: what the files of alloc/ share: the allocator, its devices, its streams.
  *
  * Files, by what they alone may do:
- *   grow     creates, maps, unmaps and releases handles; reserves address space
+ *   grow     creates and maps handles at home; reserves address space
+ *   trim     unmaps and releases them; frees address space
  *   stitch   maps handles a second time, into views, and unmaps those
  *   defer    knows events and fences
  *   capture  knows pools and captures
@@ -257,6 +258,19 @@ seam_result sm_grow_piece(struct sm_request *request, uint64_t bytes, struct sm_
  * that is not known. Memory lock held, heap lock not. */
 bool sm_stream_is_done(struct sm_device *device, struct sm_stream *stream, uint64_t freed,
                        enum sm_trim_wait wait);
+
+/* ---- trim.c: what growth and trim share ---- */
+
+/* The kind that a home's memory counts under. */
+enum sm_kind sm_home_kind(const struct sm_home *home);
+/* Handles mapped at home came (+) or went (-): plain allocations are none. Heap lock held. */
+void sm_count_mapped(struct sm_device *device, int64_t bytes, int64_t handles);
+/* One more driver error. Heap lock not held. */
+void sm_note_error(struct sm_device *device);
+/* The driver did not take a handle back: unmapped unless address says where it still is. Memory lock held,
+ * heap lock not; a record was prepared in device->lost_records. */
+void sm_lose_handle(struct sm_device *device, uint64_t name, uint64_t size, uint64_t address,
+                    enum sm_kind kind);
 
 /* ---- stitch.c: blocks from several places ---- */
 

@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grow: memory from the driver and back to it. The only file that creates, maps, unmaps, releases and
- * reserves.
+/* grow: memory from the driver. The only file that creates handles, maps them at home and reserves for homes.
  *
  * Growth of a home, publish last:
  *   1 plan      under the heap lock: which gap, how many bytes, all host records that publishing will need
- *   2 limit     refuse before the driver is asked
- *   3 create    one handle after the other
- *   4 map       side by side into the gap
- *   5 access    one call over the range, for the device and its peers
- *   6 publish   under the heap lock: the gap's low end is free memory now, and the request is served from it
- * A failure in 3, 4 or 5 takes everything back, in reverse. What the driver then refuses to take back is kept
- * in the list of lost handles, stays counted as reserved, and is tried again before the next growth.
+ *   2 join      above the peak of live bytes, free memory of other places comes first (stitch.c)
+ *   3 limit     refuse before the driver is asked
+ *   4 create    one handle after the other
+ *   5 map       side by side into the gap
+ *   6 access    one call over the range, for the device and its peers
+ *   7 publish   under the heap lock: the gap's low end is free memory now, and the request is served from it
+ * A failure in 4, 5 or 6 takes everything back, in reverse (what the driver refuses to take: trim.c).
  *
- * A trim carves whole handles out of free ranges first, so that nobody takes them, then waits for the stream
- * that last used them, then unmaps and releases. Protected by: memory lock; the heap lock is held for
- * bookkeeping only. */
+ * Under the policy native a growth is a plain allocation instead, a segment that joins with nothing.
+ * Protected by: memory lock; the heap lock is held for bookkeeping only. */
 #include "alloc/engine.h"
 #include "alloc/heap/view.h"
 #include "base/align.h"
@@ -36,83 +34,6 @@ struct batch {
     uint64_t sizes[SM_GROWTH_HANDLES_MAX], names[SM_GROWTH_HANDLES_MAX];
 };
 
-static enum sm_kind home_kind(const struct sm_home *home)
-{
-    return home->key.small_class ? SM_KIND_SMALL : SM_KIND_LARGE;
-}
-
-/* Handles mapped at home: plain allocations are none. Heap lock held. */
-static void count_mapped(struct sm_device *device, int64_t bytes, int64_t handles)
-{
-    sm_stats_move(device->stats, SM_LEVEL_mapped_bytes, SM_KIND_ALL, bytes);
-    sm_stats_move(device->stats, SM_LEVEL_handles, SM_KIND_ALL, handles);
-    sm_stats_move(device->stats, SM_LEVEL_mappings, SM_KIND_ALL, handles);
-}
-
-static void note_error(struct sm_device *device)
-{
-    sm_lock_take(&device->heap_lock);
-    sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
-    sm_lock_give(&device->heap_lock);
-}
-
-/* ---- lost handles ---- */
-
-/* The driver did not take a handle back. Requires: a record prepared. Heap lock not held. */
-static void lose(struct sm_device *device, uint64_t name, uint64_t size, uint64_t address, enum sm_kind kind)
-{
-    struct sm_lost_handle *lost = sm_slab_take(&device->lost_records);
-    if (!SM_CHECK(lost))
-        return;
-    *lost = (struct sm_lost_handle){
-        .next = device->lost, .name = name, .size = size, .address = address, .kind = kind};
-    device->lost = lost;
-    sm_lock_take(&device->heap_lock);
-    sm_heap_lose(&device->heap, size);
-    sm_stats_move(device->stats, SM_LEVEL_reserved_bytes, kind, (int64_t)size);
-    sm_stats_move(device->stats, SM_LEVEL_handles, SM_KIND_ALL, 1);
-    if (address) {
-        sm_stats_move(device->stats, SM_LEVEL_mapped_bytes, SM_KIND_ALL, (int64_t)size);
-        sm_stats_move(device->stats, SM_LEVEL_mappings, SM_KIND_ALL, 1);
-    }
-    sm_lock_give(&device->heap_lock);
-    sm_log(SM_LOG_WARNING,
-           "device %d: the driver refused to take back a handle of %lu bytes; it is tried again later",
-           device->ordinal, size);
-}
-
-static void found(struct sm_device *device, const struct sm_lost_handle *lost)
-{
-    sm_lock_take(&device->heap_lock);
-    sm_stats_move(device->stats, SM_LEVEL_reserved_bytes, lost->kind, -(int64_t)lost->size);
-    sm_stats_move(device->stats, SM_LEVEL_handles, SM_KIND_ALL, -1);
-    sm_heap_find(&device->heap, lost->size);
-    sm_lock_give(&device->heap_lock);
-}
-
-void sm_release_lost(struct sm_device *device)
-{
-    struct sm_driver *driver = device->allocator->driver;
-    struct sm_lost_handle **at = &device->lost;
-    while (*at) {
-        struct sm_lost_handle *lost = *at;
-        if (lost->address && SM_CALL(driver, cuMemUnmap, lost->address, lost->size) == CUDA_SUCCESS) {
-            lost->address = 0;
-            sm_lock_take(&device->heap_lock);
-            sm_stats_move(device->stats, SM_LEVEL_mapped_bytes, SM_KIND_ALL, -(int64_t)lost->size);
-            sm_stats_move(device->stats, SM_LEVEL_mappings, SM_KIND_ALL, -1);
-            sm_lock_give(&device->heap_lock);
-        }
-        if (lost->address || SM_CALL(driver, cuMemRelease, lost->name) != CUDA_SUCCESS) {
-            at = &lost->next;
-            continue;
-        }
-        found(device, lost);
-        *at = lost->next;
-        sm_slab_give(&device->lost_records, lost);
-    }
-}
-
 seam_result sm_grow_try(struct sm_device *device, bool *created, struct sm_error *error)
 {
     struct sm_driver *driver = device->allocator->driver;
@@ -123,8 +44,8 @@ seam_result sm_grow_try(struct sm_device *device, bool *created, struct sm_error
     CUresult code = SM_CALL(driver, cuMemCreate, &handle, device->granularity, &device->properties, 0);
     *created = code == CUDA_SUCCESS || code == CUDA_ERROR_OUT_OF_MEMORY;
     if (code == CUDA_SUCCESS && SM_CALL(driver, cuMemRelease, handle) != CUDA_SUCCESS) {
-        note_error(device);
-        lose(device, handle, device->granularity, 0, SM_KIND_LARGE);
+        sm_note_error(device);
+        sm_lose_handle(device, handle, device->granularity, 0, SM_KIND_LARGE);
     }
     return SEAM_OK;
 }
@@ -172,10 +93,10 @@ static seam_result add_extent(struct sm_device *device, struct sm_home *home, ui
         code = SM_CALL(driver, cuMemAddressReserve, &base, size, 0, 0, 0);
         if (code == CUDA_SUCCESS || size == need)
             break;
-        note_error(device);
+        sm_note_error(device);
     }
     if (code != CUDA_SUCCESS) {
-        note_error(device);
+        sm_note_error(device);
         return sm_error_set(error, SEAM_E_DEVICE_OOM, "device %d: no address space for %lu bytes: %s",
                             device->ordinal, size, sm_driver_text(driver, code, text, sizeof(text)));
     }
@@ -190,45 +111,6 @@ static seam_result add_extent(struct sm_device *device, struct sm_home *home, ui
     }
     atomic_fetch_add(&device->allocator->address_bytes, size);
     return SEAM_OK;
-}
-
-static struct sm_extent *empty_extent(struct sm_device *device)
-{
-    struct sm_home *home;
-    struct sm_extent *extent;
-    LIST_FOREACH(home, &device->heap.homes, link)
-        TAILQ_FOREACH(extent, &home->extents, link)
-            if (!extent->mapped)
-                return extent;
-    return NULL;
-}
-
-void sm_trim_addresses(struct sm_device *device)
-{
-    struct sm_driver *driver = device->allocator->driver;
-    sm_lock_take(&device->heap_lock);
-    for (;;) {
-        struct sm_extent *extent = empty_extent(device);
-        CUresult code;
-        if (!extent || device->lost)
-            break;
-        if (extent->plain) {
-            sm_extent_remove(extent);
-            continue;
-        }
-        sm_lock_give(&device->heap_lock);
-        code = SM_CALL(driver, cuMemAddressFree, extent->base, extent->size);
-        sm_lock_take(&device->heap_lock);
-        if (code != CUDA_SUCCESS) {
-            sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
-            break;
-        }
-        atomic_fetch_sub(&device->allocator->address_bytes, extent->size);
-        sm_stats_move(device->stats, SM_LEVEL_reserved_address_bytes, SM_KIND_ALL, -(int64_t)extent->size);
-        sm_extent_remove(extent);
-    }
-    sm_capture_prune(device);
-    sm_lock_give(&device->heap_lock);
 }
 
 /* ---- growth ---- */
@@ -281,7 +163,7 @@ static void undo(struct sm_device *device, struct batch *batch, const struct pla
         if (mapped && SM_CALL(driver, cuMemUnmap, address, batch->sizes[i]) == CUDA_SUCCESS)
             mapped = false;
         if (mapped || SM_CALL(driver, cuMemRelease, batch->names[i]) != CUDA_SUCCESS)
-            lose(device, batch->names[i], batch->sizes[i], mapped ? address : 0, kind);
+            sm_lose_handle(device, batch->names[i], batch->sizes[i], mapped ? address : 0, kind);
         address += batch->sizes[i];
     }
     sm_lock_take(&device->heap_lock);
@@ -334,9 +216,9 @@ static struct sm_block *publish(const struct sm_request *request, const struct p
     struct sm_device *device = request->device;
     const struct sm_options *options = &device->options;
     struct sm_block *range = sm_gap_fill(plan->gap, batch->sizes, batch->names, batch->count);
-    sm_stats_move(device->stats, SM_LEVEL_reserved_bytes, home_kind(request->home), (int64_t)bytes);
+    sm_stats_move(device->stats, SM_LEVEL_reserved_bytes, sm_home_kind(request->home), (int64_t)bytes);
     if (!range->extent->plain)
-        count_mapped(device, (int64_t)bytes, batch->count);
+        sm_count_mapped(device, (int64_t)bytes, batch->count);
     sm_stats_count(device->stats, SM_COUNTER_num_device_alloc, 1);
     sm_stats_count(device->stats, SM_COUNTER_growths, 1);
     if (request->lend)
@@ -395,7 +277,7 @@ static seam_result attempt(const struct sm_request *request, const struct plan *
         return SEAM_E_LIMIT;
     sm_release_lost(device);
     if (is_blocked(device, plan->address, bytes)) {
-        note_error(device);
+        sm_note_error(device);
         return sm_error_set(
             error, SEAM_E_DEVICE,
             "device %d: the driver refuses to unmap what lies at %#lx, where memory is to grow",
@@ -408,7 +290,7 @@ static seam_result attempt(const struct sm_request *request, const struct plan *
     if (!ready)
         return sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the records of a growth by %lu bytes",
                             bytes);
-    result = create_and_map(device, batch, plan, home_kind(request->home), &shortage->obstacle, error);
+    result = create_and_map(device, batch, plan, sm_home_kind(request->home), &shortage->obstacle, error);
     sm_lock_take(&device->heap_lock);
     sm_heap_redeem(&device->heap, PUBLISH_RECORDS);
     if (!result) {
@@ -604,7 +486,7 @@ static seam_result grow_segment(struct sm_request *request, struct sm_block **bl
         return SEAM_E_LIMIT;
     code = SM_CALL(driver, cuMemAlloc, &base, bytes);
     if (code != CUDA_SUCCESS) {
-        note_error(device);
+        sm_note_error(device);
         shortage->obstacle = SM_OBSTACLE_DEVICE;
         return sm_error_set(error, code == CUDA_ERROR_OUT_OF_MEMORY ? SEAM_E_DEVICE_OOM : SEAM_E_DEVICE,
                             "device %d: cuMemAlloc of %lu bytes: %s", device->ordinal, bytes,
@@ -640,208 +522,4 @@ seam_result sm_grow(struct sm_request *request, struct sm_block **block, struct 
     if (result)
         sm_trim_addresses(device);
     return result;
-}
-
-/* ---- trim ---- */
-
-/* Is the stream done with everything that was freed up to now? Asks the driver only when it is not known. */
-bool sm_stream_is_done(struct sm_device *device, struct sm_stream *stream, uint64_t freed,
-                       enum sm_trim_wait wait)
-{
-    struct sm_driver *driver = device->allocator->driver;
-    CUresult code;
-    if (stream->done >= freed)
-        return true;
-    code = wait == SM_TRIM_WAIT ? SM_CALL(driver, cuStreamSynchronize, stream->stream)
-                                : SM_CALL(driver, cuStreamQuery, stream->stream);
-    /* A stream that its owner destroyed answers nothing: then only the whole device can be asked. */
-    if (code == CUDA_ERROR_INVALID_HANDLE || code == CUDA_ERROR_CONTEXT_IS_DESTROYED)
-        code = wait == SM_TRIM_WAIT ? SM_CALL(driver, cuCtxSynchronize, ) : CUDA_ERROR_NOT_READY;
-    sm_lock_take(&device->heap_lock);
-    if (code == CUDA_SUCCESS)
-        stream->done = sm_max(stream->done, freed);
-    else if (code != CUDA_ERROR_NOT_READY)
-        sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
-    if (code == CUDA_SUCCESS && wait == SM_TRIM_WAIT)
-        sm_stats_count(device->stats, SM_COUNTER_event_waits, 1);
-    sm_lock_give(&device->heap_lock);
-    return code == CUDA_SUCCESS;
-}
-
-/* The free range with the most whole bytes among those of a home. */
-static struct sm_block *wholest(struct sm_home *home)
-{
-    struct sm_block *block, *best = NULL;
-    RB_FOREACH_REVERSE(block, sm_free_tree, &home->free_ranges) {
-        if (best && block->size <= best->whole)
-            break;
-        if ((!best || block->whole > best->whole) && sm_block_can_carve(block))
-            best = block;
-    }
-    return best;
-}
-
-/* Whole handles of a free range, carved out so that nobody takes them; other homes' before `sparing`'s. Heap
- * lock held. */
-static struct sm_block *carve_next(struct sm_device *device, uint64_t bytes, const struct sm_home *sparing)
-{
-    struct sm_block *range, *best = NULL;
-    struct sm_home *home;
-    LIST_FOREACH(home, &device->heap.homes, link) {
-        struct sm_stream *stream = home->key.stream;
-        if (!home->whole || stream->passed_over == device->trim_serial || !sm_capture_may_trim(device, home))
-            continue;
-        range = wholest(home);
-        if (range &&
-            (!best || best->extent->home == sparing || (home != sparing && range->whole > best->whole)))
-            best = range;
-    }
-    /* Carving takes up to two records, and one stays aside for the rest that may come back. */
-    if (!best || !sm_heap_promise(&device->heap, 1))
-        return NULL;
-    if (!sm_heap_prepare(&device->heap, 2)) {
-        sm_heap_redeem(&device->heap, 1);
-        return NULL;
-    }
-    best = sm_block_carve(best, bytes);
-    sm_device_tell(device);
-    return best;
-}
-
-/* The bookkeeping of a handle that the driver has unmapped, and released unless it is lost. */
-static void forget(struct sm_device *device, struct sm_block *carved, uint64_t address, uint64_t size)
-{
-    sm_lock_take(&device->heap_lock);
-    sm_stats_move(device->stats, SM_LEVEL_reserved_bytes, home_kind(carved->extent->home), -(int64_t)size);
-    if (!carved->extent->plain)
-        count_mapped(device, -(int64_t)size, -1);
-    sm_carved_forget(carved, address);
-    sm_device_tell(device);
-    sm_lock_give(&device->heap_lock);
-}
-
-/* Unmaps and releases one handle, or frees a plain segment. Returns: false when it is still there and usable.
- */
-static bool return_handle(struct sm_device *device, const struct sm_extent *extent,
-                          const struct sm_handle *handle, bool *released)
-{
-    struct sm_driver *driver = device->allocator->driver;
-    *released = true;
-    if (extent->plain)
-        return SM_CALL(driver, cuMemFree, handle->name) == CUDA_SUCCESS;
-    if (SM_CALL(driver, cuMemUnmap, handle->address, handle->size) != CUDA_SUCCESS)
-        return false;
-    *released = SM_CALL(driver, cuMemRelease, handle->name) == CUDA_SUCCESS;
-    return true;
-}
-
-/* Unmaps and releases a carved block from its low end. Returns: bytes given back; less than its size after a
- * refusal. */
-static uint64_t give_back(struct sm_device *device, struct sm_block *carved)
-{
-    uint64_t at = carved->address, end = sm_block_end(carved), given = 0;
-    while (at < end) {
-        struct sm_handle handle = *sm_extent_handle_at(carved->extent, at);
-        bool released;
-        if (!sm_slab_reserve(&device->lost_records, 1) ||
-            !return_handle(device, carved->extent, &handle, &released)) {
-            note_error(device);
-            break;
-        }
-        forget(device, carved, at, handle.size);
-        if (!released) {
-            note_error(device);
-            lose(device, handle.name, handle.size, 0, home_kind(carved->extent->home));
-        }
-        given += released ? handle.size : 0;
-        at += handle.size;
-    }
-    sm_lock_take(&device->heap_lock);
-    sm_heap_redeem(&device->heap, 1);
-    if (at < end)
-        sm_carved_return(carved, at);
-    else
-        sm_carved_close(carved);
-    sm_device_tell(device);
-    sm_lock_give(&device->heap_lock);
-    return given;
-}
-
-/* The carved block stays ours after all. */
-static void put_back(struct sm_device *device, struct sm_block *carved)
-{
-    sm_lock_take(&device->heap_lock);
-    sm_heap_redeem(&device->heap, 1);
-    sm_carved_return(carved, carved->address);
-    sm_device_tell(device);
-    sm_lock_give(&device->heap_lock);
-}
-
-uint64_t sm_trim(struct sm_device *device, uint64_t bytes, enum sm_trim_wait wait,
-                 const struct sm_home *sparing)
-{
-    uint64_t given = 0;
-    bool evicted = false;
-    device->trim_serial++;
-    while (given < bytes) {
-        struct sm_stream *stream;
-        struct sm_block *carved;
-        uint64_t freed, size, got;
-        sm_lock_take(&device->heap_lock);
-        carved = sm_capture_running(device) ? NULL : carve_next(device, bytes - given, sparing);
-        stream = carved ? carved->extent->home->key.stream : NULL;
-        freed = stream ? stream->freed : 0;
-        sm_lock_give(&device->heap_lock);
-        if (!carved && !evicted) {
-            evicted = true; /* handles in views can go only after the views */
-            if (sm_stitch_evict(device, 0, wait))
-                continue;
-        }
-        if (!carved)
-            break;
-        if (!sm_stream_is_done(device, stream, freed, wait)) {
-            put_back(device, carved);
-            stream->passed_over = device->trim_serial;
-            continue;
-        }
-        size = carved->size;
-        got = give_back(device, carved);
-        given += got;
-        if (got < size)
-            break;
-    }
-    sm_lock_take(&device->heap_lock);
-    if (given) {
-        sm_stats_count(device->stats, SM_COUNTER_trims, 1);
-        sm_stats_count(device->stats, SM_COUNTER_num_device_free, 1);
-    }
-    sm_lock_give(&device->heap_lock);
-    return given;
-}
-
-void sm_grow_teardown(struct sm_device *device)
-{
-    struct sm_driver *driver = device->allocator->driver;
-    struct sm_lost_handle *lost;
-    struct sm_home *home;
-    struct sm_extent *extent;
-    for (lost = device->lost; lost; lost = lost->next) {
-        if (lost->address)
-            (void)SM_CALL(driver, cuMemUnmap, lost->address, lost->size);
-        (void)SM_CALL(driver, cuMemRelease, lost->name);
-    }
-    LIST_FOREACH(home, &device->heap.homes, link) {
-        TAILQ_FOREACH(extent, &home->extents, link) {
-            for (uint32_t i = 0; i < extent->handle_slots; i++) {
-                const struct sm_handle *handle = &extent->handles[i];
-                bool released;
-                if (handle->size)
-                    (void)return_handle(device, extent, handle, &released);
-            }
-            if (extent->plain)
-                continue;
-            (void)SM_CALL(driver, cuMemAddressFree, extent->base, extent->size);
-            atomic_fetch_sub(&device->allocator->address_bytes, extent->size);
-        }
-    }
 }

@@ -354,6 +354,7 @@ static void give_back(struct lent *lent)
 static void count_mapping(struct sm_device *device, int64_t bytes)
 {
     sm_stats_move(device->stats, SM_LEVEL_mapped_bytes, SM_KIND_ALL, bytes);
+    sm_stats_move(device->stats, SM_LEVEL_view_bytes, SM_KIND_ALL, bytes);
     sm_stats_move(device->stats, SM_LEVEL_mappings, SM_KIND_ALL, bytes > 0 ? 1 : -1);
 }
 

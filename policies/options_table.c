@@ -79,7 +79,7 @@ _Static_assert(sizeof(enum sm_policy) == sizeof(unsigned) && sizeof(enum sm_peer
       NUMBER(AT(max_non_split_rounding), SM_MIB, 20, MIB_MAX))                                               \
     X("large_segment_size_mb", PYTORCH, "MiB", "20", "11 to 17592186044415",                                 \
       "segments (native) and handles (expandable) of the large class; no effect under stitch",               \
-      NUMBER(AT(large_segment_size), SM_MIB, 11, MIB_MAX))                                                              \
+      NUMBER(AT(large_segment_size), SM_MIB, 11, MIB_MAX))                                                   \
     X("garbage_collection_threshold", PYTORCH, "share", "off", "above 0 and below 1",                        \
       "share of the memory limit (of the device without one) above which old free memory is returned",       \
       OPEN_SHARE_OR(AT(garbage_collection_threshold), "off"))                                                \
