@@ -26,7 +26,11 @@ seam_result sm_allocator_create(struct sm_driver *driver, const struct sm_option
     allocator->options = *options;
     allocator->device_count = count < SM_DEVICES_MAX ? count : SM_DEVICES_MAX;
     allocator->open_phases = sm_stats_create(-1, &allocator->no_parts);
-    if (!allocator->open_phases) {
+    allocator->trace = sm_trace_create();
+    if (!allocator->open_phases || !allocator->trace) {
+        sm_trace_destroy(allocator->trace);
+        if (allocator->open_phases)
+            sm_stats_destroy(allocator->open_phases);
         sm_hostmem_put(allocator, sizeof(*allocator));
         return sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the statistics");
     }
@@ -43,6 +47,7 @@ void sm_allocator_destroy(struct sm_allocator *allocator)
         if (device)
             sm_device_destroy(device);
     }
+    sm_trace_destroy(allocator->trace);
     sm_stats_destroy(allocator->open_phases);
     sm_lock_fini(&allocator->setup_lock);
     sm_lock_fini(&allocator->phase_lock);
@@ -68,6 +73,7 @@ static seam_result set_up(struct sm_allocator *allocator, int ordinal, struct sm
     }
     if (result)
         return result;
+    sm_record_device(device);
     atomic_store_explicit(&allocator->devices[ordinal], device, memory_order_release);
     *out = device;
     return SEAM_OK;
@@ -171,6 +177,8 @@ seam_result sm_allocator_phase_push(struct sm_allocator *allocator, const char *
         return result;
     sm_lock_take(&allocator->phase_lock);
     result = enter(allocator, RESERVE_PHASE, PUSH_PHASE, &at, error);
+    if (!result && !of_thread)
+        sm_record_mark(allocator, NULL, SM_TRACE_PHASE_ENTER, name);
     sm_lock_give(&allocator->phase_lock);
     return result;
 }
@@ -184,6 +192,8 @@ seam_result sm_allocator_phase_pop(struct sm_allocator *allocator, bool of_threa
                       : sm_stats_phase_depth(allocator->open_phases);
     if (depth)
         cross_all(allocator, POP_PHASE, &at);
+    if (depth && !of_thread)
+        sm_record_mark(allocator, NULL, SM_TRACE_PHASE_LEAVE, NULL);
     sm_lock_give(&allocator->phase_lock);
     if (!depth)
         return sm_error_set(error, SEAM_E_STATE, "no phase is open%s: each pop needs a push before it",

@@ -10,6 +10,7 @@
  * published with release order and read with acquire order. */
 #include "alloc/engine.h"
 #include "base/log.h"
+#include <stdlib.h>
 #include <string.h>
 
 static struct {
@@ -120,6 +121,26 @@ size_t seam_settings(char *buffer, size_t capacity)
     return sm_options_format(allocator ? &allocator->options : &options, buffer, capacity);
 }
 
+/* A recording that nobody ended is whole all the same. */
+static void end_recording(void)
+{
+    struct sm_allocator *allocator = atomic_load(&process.allocator);
+    if (allocator && !atomic_load(&process.forked))
+        (void)sm_trace_end(allocator->trace, NULL);
+}
+
+static void watch_exit(void)
+{
+    atexit(end_recording);
+}
+
+static seam_result begin_recording(struct sm_allocator *allocator, const char *path, struct sm_error *error)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_exit);
+    return sm_record_begin(allocator, path, error);
+}
+
 /* Opens the driver and makes the allocator. Door held. */
 static seam_result open_allocator(struct sm_error *error)
 {
@@ -133,6 +154,8 @@ static seam_result open_allocator(struct sm_error *error)
     if (result)
         return result;
     result = sm_allocator_create(&process.driver, &options, &allocator, error);
+    if (!result && *options.trace && (result = begin_recording(allocator, options.trace, error)) != SEAM_OK)
+        sm_allocator_destroy(allocator);
     if (result) {
         sm_driver_close(&process.driver);
         return result;
@@ -496,6 +519,27 @@ seam_result seam_reset_peaks(int ordinal)
 seam_result seam_reset_totals(int ordinal)
 {
     return on_devices(ordinal, "seam_reset_totals", reset_totals);
+}
+
+/* ---- recording ---- */
+
+seam_result seam_trace_start(const char *path)
+{
+    struct sm_allocator *allocator;
+    if (!path || !*path)
+        return sm_error_set(&last, SEAM_E_ARGUMENT, "seam_trace_start: the path of a file is missing");
+    allocator = get();
+    return allocator ? begin_recording(allocator, path, &last) : last.code;
+}
+
+seam_result seam_trace_stop(void)
+{
+    struct sm_allocator *allocator = peek();
+    if (check_fork())
+        return SEAM_E_STATE;
+    if (!allocator)
+        return sm_error_set(&last, SEAM_E_STATE, "seam_trace_stop: no recording runs");
+    return sm_trace_end(allocator->trace, &last);
 }
 
 /* ---- checking and leaving ---- */

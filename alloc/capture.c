@@ -95,12 +95,14 @@ seam_result sm_capture_begin(struct sm_device *device, seam_pool_id id, seam_poo
             pool = spare;
             spare = NULL;
             pool->id = id;
+            pool->number = atomic_fetch_add(&device->allocator->pool_numbers, 1) + 1;
             LIST_INSERT_HEAD(&device->pools, pool, link);
         }
         pool->uses++;
         *scope =
             (struct sm_scope){.pool = pool, .filter = filter, .context = context, .thread = pthread_self()};
         LIST_INSERT_HEAD(&device->scopes, scope, link);
+        sm_record_pool(device, pool, SM_TRACE_POOL_BEGIN);
         scope = NULL;
     }
     sm_lock_give(&device->heap_lock);
@@ -119,6 +121,7 @@ seam_result sm_capture_end(struct sm_device *device, seam_pool_id id, struct sm_
         scope = find_scope(device, pool);
     if (scope) {
         LIST_REMOVE(scope, link);
+        sm_record_pool(device, pool, SM_TRACE_POOL_END);
         sm_fence_poll(device);
     }
     sm_lock_give(&device->heap_lock);
@@ -138,6 +141,7 @@ seam_result sm_capture_release(struct sm_device *device, seam_pool_id id, struct
     used = pool && pool->uses;
     if (used) {
         pool->uses--;
+        sm_record_pool(device, pool, SM_TRACE_POOL_RELEASE);
         sm_capture_prune(device);
     }
     sm_lock_give(&device->heap_lock);

@@ -191,6 +191,7 @@ seam_result sm_device_create(struct sm_allocator *allocator, int ordinal, struct
     if (!device)
         return sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the record of device %d", ordinal);
     device->allocator = allocator;
+    device->trace = allocator->trace;
     device->options = allocator->options;
     device->ordinal = ordinal;
     init_records(device);
@@ -276,6 +277,7 @@ struct sm_stream *sm_device_stream(struct sm_device *device, CUstream handle)
         return NULL;
     stream->stream = handle;
     stream->device = device;
+    stream->number = handle ? atomic_fetch_add(&device->allocator->stream_numbers, 1) + 1 : 0;
     TAILQ_INIT(&stream->waiting);
     LIST_INSERT_HEAD(slot, stream, link);
     return stream;

@@ -11,11 +11,12 @@
  *   device   sets devices up and takes them down, keeps streams and homes
  *   pool     the hit path: from a request to a block, and back
  *   report   figures for people and programs
+ *   record   tells the recording what happened
  *   allocator, api: all devices together; the public functions, arguments checked
  *
  * Locks, in the order in which they are taken (base/lock.h): phases, setup, a device's memory lock (held over
  * driver calls that change memory), its heap lock (never held over a driver call that may wait for the
- * device). A hit takes the heap lock alone. */
+ * device), and last the lock of a recording, if one runs. A hit takes the heap lock alone. */
 #ifndef SEAM_ALLOC_ENGINE_H
 #define SEAM_ALLOC_ENGINE_H
 
@@ -24,6 +25,7 @@
 #include "base/lock.h"
 #include "policies/options.h"
 #include "stats/stats.h"
+#include "stats/trace/writer.h"
 #include <seamalloc/seamalloc.h>
 #include <stdatomic.h>
 
@@ -35,6 +37,7 @@ TAILQ_HEAD(sm_fence_queue, sm_fence);
 struct sm_stream {
     CUstream stream; /* NULL: the legacy default stream */
     struct sm_device *device;
+    uint64_t number;               /* in recordings; 0: the default stream */
     struct sm_home *homes[2];      /* default pool: large, small; NULL until first used */
     struct sm_fence_queue waiting; /* fences with a recorded event, in the order of recording */
     uint64_t freed;                /* blocks given back so far */
@@ -48,6 +51,7 @@ LIST_HEAD(sm_stream_list, sm_stream);
 /* A private pool of a device. */
 struct sm_pool {
     seam_pool_id id;
+    uint64_t number; /* in recordings, from 1 */
     unsigned uses;
     bool captured; /* a graph holds addresses of it: pinned while it has uses */
     LIST_ENTRY(sm_pool) link;
@@ -81,6 +85,7 @@ struct sm_lost_handle {
 
 struct sm_device {
     struct sm_allocator *allocator;
+    struct sm_trace *trace;    /* the allocator's */
     struct sm_options options; /* the allocator's; policy native where the device has no VMM; immutable */
     int ordinal;
     CUdevice device;
@@ -123,10 +128,12 @@ struct sm_allocator {
     struct sm_lock setup_lock; /* creation of devices */
     int device_count;
     _Atomic(struct sm_device *) devices[SM_DEVICES_MAX];
-    _Atomic uint64_t address_bytes; /* reserved, all devices */
-    uint64_t next_window;           /* phase lock */
-    struct sm_stats *open_phases;   /* what is open now, for devices that are set up later; phase lock */
-    struct sm_parts no_parts;       /* its parts: always 0 */
+    _Atomic uint64_t address_bytes;                /* reserved, all devices */
+    struct sm_trace *trace;                        /* immutable; recordings begin and end in it */
+    _Atomic uint64_t stream_numbers, pool_numbers; /* given so far, for recordings */
+    uint64_t next_window;                          /* phase lock */
+    struct sm_stats *open_phases; /* what is open now, for devices that are set up later; phase lock */
+    struct sm_parts no_parts;     /* its parts: always 0 */
 };
 
 /* ---- allocator.c ---- */
@@ -185,6 +192,7 @@ struct sm_request {
     struct sm_pool *pool;
     struct sm_home *home;
     uint64_t requested, size; /* asked for; after rounding */
+    uint64_t pool_number;     /* in recordings */
     bool lend;                /* not a request of a caller: new memory as a piece of a stitched block */
 };
 
@@ -342,6 +350,23 @@ seam_result sm_reclaim_serve(struct sm_request *request, struct sm_block **block
 
 /* Gives back all memory and address space that nobody uses; waits for streams. No lock held. */
 void sm_reclaim_trim(struct sm_device *device);
+
+/* ---- record.c: what a recording is told ---- */
+
+/* Begins a recording of everything from now on; blocks, pools and devices that are there already are told
+ * first. Returns: as sm_trace_begin. No lock held. */
+seam_result sm_record_begin(struct sm_allocator *allocator, const char *path, struct sm_error *error);
+/* The device, when it is set up. */
+void sm_record_device(struct sm_device *device);
+/* Each tells one event; nothing when no recording runs. Heap lock held, except where the request failed. */
+uint64_t sm_record_alloc(const struct sm_request *request);
+void sm_record_failure(const struct sm_request *request, seam_result result);
+void sm_record_block(struct sm_device *device, const struct sm_block *block, enum sm_trace_action action,
+                     const struct sm_stream *stream);
+void sm_record_pool(struct sm_device *device, const struct sm_pool *pool, enum sm_trace_action action);
+/* A trim of the device, or a phase of the process (device NULL). */
+void sm_record_mark(struct sm_allocator *allocator, const struct sm_device *device,
+                    enum sm_trace_action action, const char *name);
 
 /* ---- report.c ---- */
 

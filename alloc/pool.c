@@ -39,6 +39,7 @@ void sm_pool_count(const struct sm_request *request, struct sm_block *block)
     device->live_peak = sm_max(device->live_peak, live);
     block->kind = (uint8_t)sm_stats_kind(block->size);
     block->birth = sm_stats_alloc(device->stats, block->kind, block->requested, block->size);
+    block->trace = sm_trace_is_on(device->trace) ? sm_record_alloc(request) : 0;
     sm_device_tell(device);
 }
 
@@ -48,6 +49,7 @@ static seam_result locate(struct sm_request *request, CUstream stream, struct sm
     struct sm_device *device = request->device;
     bool small_class = sm_fit_is_small(&device->options, request->size);
     request->pool = sm_capture_pool(device, stream);
+    request->pool_number = request->pool ? request->pool->number : 0;
     request->stream = sm_device_stream(device, stream);
     if (request->stream)
         request->home = sm_device_home(device, request->stream, request->pool, small_class);
@@ -62,11 +64,13 @@ uint64_t sm_pool_alloc(struct sm_device *device, uint64_t size, CUstream stream,
     struct sm_block *block = NULL;
     seam_result result;
     if (size > SM_REQUEST_MAX) {
+        sm_record_failure(&request, SEAM_E_DEVICE_OOM);
         sm_error_set(error, SEAM_E_DEVICE_OOM,
                      "CUDA out of memory. Tried to allocate more than 1EB memory (%lu bytes).", size);
         return 0;
     }
     request.size = sm_round_size(&device->options, size);
+    sm_trace_admit(device->trace);
     sm_lock_take(&device->heap_lock);
     sm_fence_poll(device);
     result = locate(&request, stream, error);
@@ -82,6 +86,8 @@ uint64_t sm_pool_alloc(struct sm_device *device, uint64_t size, CUstream stream,
     sm_lock_give(&device->heap_lock);
     if (!result && !block)
         result = sm_reclaim_serve(&request, &block, error);
+    if (result && sm_trace_is_on(device->trace))
+        sm_record_failure(&request, result);
     return result ? 0 : block->address;
 }
 
@@ -125,10 +131,14 @@ static void give_back(struct sm_device *device, struct sm_block *block)
 seam_result sm_pool_free(struct sm_device *device, uint64_t address)
 {
     struct sm_block *block;
+    sm_trace_admit(device->trace);
     sm_lock_take(&device->heap_lock);
     block = sm_index_find(&device->heap.index, address);
-    if (block)
+    if (block) {
+        if (sm_trace_is_on(device->trace))
+            sm_record_block(device, block, SM_TRACE_FREE, block->stream);
         give_back(device, block);
+    }
     sm_lock_give(&device->heap_lock);
     return block ? SEAM_OK : SEAM_E_POINTER;
 }
@@ -139,6 +149,7 @@ seam_result sm_pool_record_stream(struct sm_device *device, uint64_t address, CU
     seam_result result = SEAM_OK;
     struct sm_block *block;
     struct sm_stream *user;
+    sm_trace_admit(device->trace);
     sm_lock_take(&device->heap_lock);
     block = sm_index_find(&device->heap.index, address);
     user = block ? sm_device_stream(device, stream) : NULL;
@@ -147,6 +158,8 @@ seam_result sm_pool_record_stream(struct sm_device *device, uint64_t address, CU
     else if (!user || (user != block->stream && !sm_fence_add(device, block, user)))
         result = sm_error_set(error, SEAM_E_HOST_OOM, "no host memory to note that a stream uses block %#lx",
                               address);
+    if (!result && sm_trace_is_on(device->trace))
+        sm_record_block(device, block, SM_TRACE_RECORD_STREAM, user);
     sm_lock_give(&device->heap_lock);
     return result;
 }

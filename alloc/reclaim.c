@@ -128,6 +128,7 @@ seam_result sm_reclaim_serve(struct sm_request *request, struct sm_block **block
 void sm_reclaim_trim(struct sm_device *device)
 {
     struct sm_visit visit;
+    sm_record_mark(device->allocator, device, SM_TRACE_TRIM, NULL);
     sm_lock_take(&device->memory_lock);
     if (sm_device_enter(device, &visit, NULL) == SEAM_OK) {
         sm_lock_take(&device->heap_lock);

@@ -12,6 +12,7 @@ enum sm_lock_rank {
     SM_RANK_SETUP,  /* loading, configuring, creating devices */
     SM_RANK_MEMORY, /* one device: growth, trim, reclaim; held over driver calls */
     SM_RANK_HEAP,   /* one device: blocks, homes, counters; never held over a driver call that may wait */
+    SM_RANK_TRACE,  /* the buffers of a recording */
     SM_RANK_COUNT
 };
 

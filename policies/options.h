@@ -24,6 +24,8 @@ enum sm_lending { SM_LENDING_COMPLETED, SM_LENDING_OFF };
 
 #define SM_UNLIMITED     UINT64_MAX
 #define SM_ROUNDUP_SLOTS 16
+/* A path and its 0. */
+#define SM_OPTION_PATH_BYTES 240
 
 struct sm_options {
     enum sm_policy policy;
@@ -45,6 +47,7 @@ struct sm_options {
     enum sm_peers peers;     /* who is granted access to new mappings */
     bool exportable;         /* ask for handles that can be shared (file descriptor) where the device can */
     unsigned log_level;      /* base/log.h */
+    char trace[SM_OPTION_PATH_BYTES]; /* file of the recording that begins with the allocator; "": none */
 };
 
 void sm_options_defaults(struct sm_options *options);

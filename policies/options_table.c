@@ -56,6 +56,10 @@ _Static_assert(sizeof(enum sm_policy) == sizeof(unsigned) && sizeof(enum sm_peer
     {                                                                                                        \
         .kind = SM_OPTION_DIVISIONS, place                                                                   \
     }
+#define PATH_OR(place, the_word)                                                                             \
+    {                                                                                                        \
+        .kind = SM_OPTION_PATH, place, .word = the_word                                                      \
+    }
 #define TEXT(place)                                                                                          \
     {                                                                                                        \
         .kind = SM_OPTION_TEXT, place                                                                        \
@@ -131,7 +135,10 @@ _Static_assert(sizeof(enum sm_policy) == sizeof(unsigned) && sizeof(enum sm_peer
       "ask for memory that can be shared with other processes, where the device can",                        \
       BOOL(AT(exportable)))                                                                                  \
     X("log", OURS, "name or number", "warning", "error, warning, info, debug or 0 to 3",                     \
-      "what is told on the standard error stream", CHOICE_OR_DIGIT(AT(log_level), log_names))
+      "what is told on the standard error stream", CHOICE_OR_DIGIT(AT(log_level), log_names))                \
+    X("trace", OURS, "file", "off", "a path of at most 239 bytes without ':', ',' and '['",                  \
+      "every request is recorded into this file (docs/trace.md); %p in it becomes the process's number",     \
+      PATH_OR(AT(trace), "off"))
 /* clang-format on */
 
 const struct sm_option_row sm_option_rows[] = {

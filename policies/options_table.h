@@ -12,6 +12,7 @@ enum sm_option_kind {
     SM_OPTION_BOOL,      /* True or False */
     SM_OPTION_CHOICE,    /* a name, stored as its index */
     SM_OPTION_DIVISIONS, /* roundup_power2_divisions */
+    SM_OPTION_PATH,      /* of a file, or a word for none */
     SM_OPTION_TEXT       /* anything that has the form of a value */
 };
 

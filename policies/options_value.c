@@ -134,6 +134,20 @@ static const char *read_choice(const struct sm_option_row *row, unsigned *field,
     return NULL;
 }
 
+static const char *read_path(const struct sm_option_row *row, char *field, struct sm_span value)
+{
+    bool none = row->word && span_is(value, row->word);
+    if (value.length >= SM_OPTION_PATH_BYTES)
+        return "is too long";
+    if (memchr(value.at, ':', value.length) || *value.at == '[' || memchr(value.at, 0, value.length))
+        return "is no such path";
+    if (field) {
+        memset(field, 0, SM_OPTION_PATH_BYTES);
+        memcpy(field, value.at, none ? 0 : value.length);
+    }
+    return NULL;
+}
+
 static bool read_divisions(struct sm_span span, uint8_t *out)
 {
     uint64_t n;
@@ -215,6 +229,8 @@ const char *sm_option_read(const struct sm_option_row *row, struct sm_options *o
         return read_choice(row, field, value);
     case SM_OPTION_DIVISIONS:
         return read_division_table(field, value, where);
+    case SM_OPTION_PATH:
+        return read_path(row, field, value);
     case SM_OPTION_TEXT:
         return *value.at != '[' && memchr(value.at, ':', value.length) ? "has a ':' outside of a list" : NULL;
     }
@@ -263,6 +279,9 @@ void sm_option_write(const struct sm_option_row *row, const struct sm_options *o
         return;
     case SM_OPTION_DIVISIONS:
         write_divisions(field, text, size);
+        return;
+    case SM_OPTION_PATH:
+        snprintf(text, size, "%s", *(const char *)field ? (const char *)field : row->word);
         return;
     case SM_OPTION_TEXT:
         text[0] = 0;

@@ -66,7 +66,8 @@ struct sm_block {
             struct sm_fence *fence; /* what the block waits for once it is freed; empty for most */
             void *stream; /* struct sm_stream that asked for it: not the home's if the memory is borrowed */
             struct sm_block
-                *pieces; /* of a stitched block, in the order of their addresses in it; else NULL */
+                *pieces;    /* of a stitched block, in the order of their addresses in it; else NULL */
+            uint64_t trace; /* id in recordings; 0, or of an earlier one: the running one does not know it */
         };
         struct {                         /* LENT */
             struct sm_block *borrower;   /* NULL while the stitched block is being made */

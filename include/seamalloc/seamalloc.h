@@ -154,6 +154,18 @@ SEAM_API seam_result seam_reset_peaks(int device);
 /* Running totals (in, out) and event counters := 0. */
 SEAM_API seam_result seam_reset_totals(int device);
 
+/* ---- recording ---------------------------------------------------------------------------------------- */
+
+/* Records every request from now on into a file (docs/trace.md), until seam_trace_stop(), seam_shutdown() or
+ * the end of the process; "%p" in the path becomes the process's number. Blocks that are live already come
+ * first. The file is whole up to its last block whatever happens to the process. The option trace:FILE does
+ * the same from the first request on.
+ * Errors: SEAM_E_ARGUMENT, SEAM_E_STATE when a recording runs, SEAM_E_IO, SEAM_E_HOST_OOM; as seam_init(). */
+SEAM_API SEAM_MUST_CHECK seam_result seam_trace_start(const char *path);
+/* Writes what is left and closes the file. Errors: SEAM_E_STATE when none runs, SEAM_E_IO when it is not
+ * whole. */
+SEAM_API seam_result seam_trace_stop(void);
+
 /* ---- checking and leaving
  * ---------------------------------------------------------------------------------- */
 
