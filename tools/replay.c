@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* replay: plays a trace through the allocator on the simulated device and says what it cost.
  *
- * Order, streams, devices and failures of the recording are kept; events complete at once. Peaks are the
- * allocator's, which the device's own record must confirm (reserved); driver time and calls are the device's.
- * A request that fails although it was served in the recording, or the other way round, ends the replay with
- * the event's line. */
+ * The one order of the recording is kept, whatever threads there were, and so are streams, devices, pools and
+ * failures; events complete at once. Peaks are the allocator's, which the device's own record must confirm
+ * (reserved); driver time and calls are the device's; of several devices the sums. A request that fails
+ * although it was served in the recording, or the other way round, ends the replay with the event's number.
+ */
+#include "tools/map.h"
 #include "tools/tools.h"
 #include "tools/trace.h"
 #include <cuda.h>
@@ -34,20 +36,62 @@ static const struct {
 };
 #define CALLS (sizeof(calls) / sizeof(calls[0]))
 
+/* What stands for a block of no bytes, which the allocator does not hand out. */
+#define NO_BYTES ((void *)1)
+
+/* A private pool. */
+struct scope {
+    struct replay *replay;
+    uint64_t pool;
+    int device;
+    bool open;
+};
+
 struct replay {
     const char *path;
     void **blocks; /* by id */
     uint64_t ids;
-    CUstream streams[STREAMS_MAX];
+    int devices;
+    CUcontext contexts[SIM_DEVICES_MAX];
+    CUstream streams[SIM_DEVICES_MAX][STREAMS_MAX];
+    struct map scopes;               /* by pool and device, to struct scope */
+    const struct trace_event *event; /* being played */
+    bool cut;
+    uint64_t lost;
     uint64_t events, failed, requests;
     unsigned depth; /* of phases entered by + */
     bool in_step;   /* a phase changed by p is open */
     uint64_t allocator_ns;
 };
 
+/* Of the first device that has one: what a report says could be served. */
+static json_int_t largest_free(int device)
+{
+    size_t size = seam_stats_json(device, NULL, 0) + 4096;
+    char *text = malloc(size);
+    json_t *root = NULL;
+    json_int_t value = -1;
+    if (text && seam_stats_json(device, text, size) < size)
+        root = json_loads(text, 0, NULL);
+    json_unpack(root, "{s:[{s:I}]}", "devices", "largest_free", &value);
+    json_decref(root);
+    free(text);
+    return value;
+}
+
 static int fail_at(const struct replay *replay, const struct trace_event *event, const char *what)
 {
     fprintf(stderr, "seamalloc: %s:%lu: event %lu: %s\n", replay->path, event->line, replay->events, what);
+    return -1;
+}
+
+static int fail_request(const struct replay *replay, const struct trace_event *event, const char *what)
+{
+    fprintf(stderr,
+            "seamalloc: %s:%lu: event %lu: request of %lu bytes on stream %lu of device %d: %s "
+            "(largest_free %lld)\n",
+            replay->path, event->line, replay->events, event->size, event->stream, event->device, what,
+            (long long)largest_free(event->device));
     return -1;
 }
 
@@ -58,17 +102,71 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* The trace's stream n; stream 0 is the default stream. */
-static bool stream_of(struct replay *replay, uint64_t n, CUstream *stream)
+/* The trace's stream n of a device; stream 0 is the default stream. */
+static bool stream_of(struct replay *replay, int device, uint64_t n, CUstream *stream)
 {
-    if (n >= STREAMS_MAX)
-        return false;
-    if (n && !replay->streams[n] &&
-        cuStreamCreate(&replay->streams[n], CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
-        return false;
-    *stream = replay->streams[n];
-    return true;
+    CUstream *found = n < STREAMS_MAX ? &replay->streams[device][n] : NULL;
+    bool good = found != NULL;
+    if (good && n && !*found) {
+        good = cuCtxSetCurrent(replay->contexts[device]) == CUDA_SUCCESS &&
+               cuStreamCreate(found, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
+        cuCtxSetCurrent(replay->contexts[0]);
+    }
+    *stream = good ? *found : NULL;
+    return good;
 }
+
+/* ---- pools ---- */
+
+/* A request goes where the trace says. */
+static bool claims(seam_stream stream, void *context)
+{
+    const struct scope *scope = context;
+    (void)stream;
+    return scope->replay->event->pool == scope->pool;
+}
+
+static struct scope *scope_of(struct replay *replay, const struct trace_event *event)
+{
+    uint64_t key = event->pool * TRACE_DEVICES_MAX + (uint64_t)event->device;
+    struct map_entry *entry = map_find(&replay->scopes, key);
+    struct scope *scope;
+    if (entry)
+        return (struct scope *)(uintptr_t)entry->value;
+    scope = calloc(1, sizeof(*scope));
+    if (!scope)
+        abort();
+    *scope = (struct scope){.replay = replay, .pool = event->pool, .device = event->device};
+    map_add(&replay->scopes, key, (uintptr_t)scope);
+    return scope;
+}
+
+static int play_pool(struct replay *replay, const struct trace_event *event)
+{
+    struct scope *scope = scope_of(replay, event);
+    seam_pool_id id = {0, event->pool};
+    seam_result result = event->action == 'b'   ? seam_pool_begin(event->device, id, claims, scope)
+                         : event->action == 'e' ? seam_pool_end(event->device, id)
+                                                : seam_pool_release(event->device, id);
+    if (result)
+        return fail_at(replay, event, seam_last_error());
+    if (event->action != 'd')
+        scope->open = event->action == 'b';
+    return 0;
+}
+
+/* The pool of a request, where nothing has opened it: a trace may begin within, or tell no scopes. */
+static bool visit_pool(struct replay *replay, const struct trace_event *event, bool begin)
+{
+    seam_pool_id id = {0, event->pool};
+    if (!event->pool || scope_of(replay, event)->open)
+        return true;
+    if (begin)
+        return !seam_pool_begin(event->device, id, claims, scope_of(replay, event));
+    return !seam_pool_end(event->device, id) && !seam_pool_release(event->device, id);
+}
+
+/* ---- events ---- */
 
 static void **slot_of(struct replay *replay, uint64_t id)
 {
@@ -95,30 +193,37 @@ static int play_request(struct replay *replay, const struct trace_event *event, 
     void *block;
     if (event->action == 'a' && (!slot || *slot))
         return fail_at(replay, event, slot ? "this id is in use already" : "the id is too large");
+    if (!visit_pool(replay, event, true))
+        return fail_at(replay, event, seam_last_error());
     start = now_ns();
     block = seam_malloc(event->size, event->device, stream);
     replay->allocator_ns += now_ns() - start;
     replay->requests++;
+    if (!visit_pool(replay, event, false))
+        return fail_at(replay, event, seam_last_error());
     if (event->action == 'x') {
         replay->failed++;
         seam_free(block);
-        return block ? fail_at(replay, event, "this request failed in the recording, and was served here")
-                     : 0;
+        return block ? fail_request(replay, event, "it failed in the recording, and was served here") : 0;
     }
-    *slot = block;
+    *slot = block ? block : NO_BYTES;
     if (!block && event->size)
-        return fail_at(replay, event, seam_last_error());
+        return fail_request(replay, event, seam_last_error());
     return 0;
 }
 
 static int play_block(struct replay *replay, const struct trace_event *event, CUstream stream)
 {
     void **slot = event->id < replay->ids ? &replay->blocks[event->id] : NULL;
-    seam_result result;
-    uint64_t start = now_ns();
-    if (!slot)
+    seam_result result = SEAM_OK;
+    uint64_t start;
+    if (slot && !*slot && event->action == 'r')
+        return 0; /* of a block that is gone already: as recorders of others have it */
+    if (!slot || !*slot)
         return fail_at(replay, event, "no block has this id");
-    result = event->action == 'f' ? seam_free(*slot) : *slot ? seam_record_stream(*slot, stream) : SEAM_OK;
+    start = now_ns();
+    if (*slot != NO_BYTES)
+        result = event->action == 'f' ? seam_free(*slot) : seam_record_stream(*slot, stream);
     replay->allocator_ns += now_ns() - start;
     if (event->action == 'f')
         *slot = NULL;
@@ -138,10 +243,10 @@ static int play_phase(struct replay *replay, const struct trace_event *event)
 
 static int play(struct replay *replay, const struct trace_event *event)
 {
-    seam_pool_id pool = {0, event->pool};
     CUstream stream = NULL;
     replay->events++;
-    if (!stream_of(replay, event->stream, &stream))
+    replay->event = event;
+    if (!stream_of(replay, event->device < 0 ? 0 : event->device, event->stream, &stream))
         return fail_at(replay, event, "more streams than can be made");
     switch (event->action) {
     case 'a':
@@ -151,20 +256,31 @@ static int play(struct replay *replay, const struct trace_event *event)
     case 'r':
         return play_block(replay, event, stream);
     case 't':
-        return seam_trim(-1) ? fail_at(replay, event, seam_last_error()) : 0;
+        return seam_trim(event->device) ? fail_at(replay, event, seam_last_error()) : 0;
     case 'b':
-        return seam_pool_begin(0, pool, NULL, NULL) ? fail_at(replay, event, seam_last_error()) : 0;
     case 'e':
-        return seam_pool_end(0, pool) ? fail_at(replay, event, seam_last_error()) : 0;
+    case 'd':
+        return play_pool(replay, event);
     default:
         return play_phase(replay, event);
     }
 }
 
-static int64_t figure(const char *name)
+/* Of all devices together. */
+static int64_t figure(const struct replay *replay, const char *name)
 {
-    int64_t value = 0;
-    return seam_stat(0, name, &value) ? -1 : value;
+    int64_t sum = 0, value;
+    for (int i = 0; i < replay->devices; i++)
+        sum += seam_stat(i, name, &value) ? 0 : value;
+    return sum;
+}
+
+static uint64_t physical_peak(const struct replay *replay)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < replay->devices; i++)
+        sum += sim_physical_bytes_peak(i);
+    return sum;
 }
 
 static json_t *call_counts(const uint64_t *before)
@@ -184,33 +300,8 @@ static uint64_t driver_ns(void)
     return ns;
 }
 
-static json_t *result_of(const struct replay *replay, const char *policy, const uint64_t *half)
-{
-    static const uint64_t none[CALLS];
-    double allocated = (double)figure("allocated_bytes.all.peak"),
-           reserved = (double)sim_physical_bytes_peak(0);
-    uint64_t operations = figure("allocation.all.in") > 0 ? (uint64_t)figure("allocation.all.in") : 1;
-    json_t *row = json_object();
-    json_object_set_new(row, "trace", json_string(replay->path));
-    json_object_set_new(row, "policy", json_string(policy));
-    json_object_set_new(row, "events", json_integer((json_int_t)replay->events));
-    json_object_set_new(row, "failed", json_integer((json_int_t)replay->failed));
-    json_object_set_new(row, "requested_peak", json_integer(figure("requested_bytes.all.peak")));
-    json_object_set_new(row, "allocated_peak", json_integer(figure("allocated_bytes.all.peak")));
-    json_object_set_new(row, "active_peak", json_integer(figure("active_bytes.all.peak")));
-    json_object_set_new(row, "reserved_peak", json_integer((json_int_t)sim_physical_bytes_peak(0)));
-    json_object_set_new(row, "utilisation", json_real(reserved > 0 ? allocated / reserved : 0));
-    json_object_set_new(row, "driver_ns", json_integer((json_int_t)driver_ns()));
-    json_object_set_new(row, "driver_calls", call_counts(none));
-    json_object_set_new(row, "driver_calls_second_half", call_counts(half));
-    json_object_set_new(row, "mappings_peak", json_integer(figure("mappings.all.peak")));
-    json_object_set_new(row, "view_bytes_peak", json_integer(figure("view_bytes.all.peak")));
-    json_object_set_new(row, "host_ns_per_op", json_real((double)replay->allocator_ns / (double)operations));
-    return row;
-}
-
-/* The second half begins at the middle event, so the trace is read twice. */
-static int64_t count_events(const char *path)
+/* The second half begins at the middle event, so the trace is read twice. Returns: the events, or -1. */
+static int64_t look_ahead(struct replay *replay, const char *path)
 {
     struct trace *trace = trace_open(path);
     struct trace_event event;
@@ -218,10 +309,49 @@ static int64_t count_events(const char *path)
     int code = -1;
     if (!trace)
         return -1;
-    while ((code = trace_next(trace, &event)) > 0)
+    replay->devices = 1;
+    while ((code = trace_next(trace, &event)) > 0) {
         count++;
+        if (event.device >= replay->devices)
+            replay->devices = event.device + 1;
+    }
+    replay->cut = trace_is_cut(trace);
+    replay->lost = trace_lost(trace);
     trace_close(trace);
-    return code < 0 ? -1 : count;
+    if (code == 0 && replay->devices <= SIM_DEVICES_MAX)
+        return count;
+    if (code == 0)
+        fprintf(stderr, "seamalloc: %s: %d devices; at most %d can be simulated\n", path, replay->devices,
+                SIM_DEVICES_MAX);
+    return -1;
+}
+
+static json_t *result_of(const struct replay *replay, const char *policy, const uint64_t *half)
+{
+    static const uint64_t none[CALLS];
+    double allocated = (double)figure(replay, "allocated_bytes.all.peak"),
+           reserved = (double)physical_peak(replay);
+    uint64_t operations =
+        figure(replay, "allocation.all.in") > 0 ? (uint64_t)figure(replay, "allocation.all.in") : 1;
+    json_t *row = json_object();
+    json_object_set_new(row, "trace", json_string(replay->path));
+    json_object_set_new(row, "policy", json_string(policy));
+    json_object_set_new(row, "events", json_integer((json_int_t)replay->events));
+    json_object_set_new(row, "cut_short", json_boolean(replay->cut));
+    json_object_set_new(row, "devices", json_integer(replay->devices));
+    json_object_set_new(row, "failed", json_integer((json_int_t)replay->failed));
+    json_object_set_new(row, "requested_peak", json_integer(figure(replay, "requested_bytes.all.peak")));
+    json_object_set_new(row, "allocated_peak", json_integer(figure(replay, "allocated_bytes.all.peak")));
+    json_object_set_new(row, "active_peak", json_integer(figure(replay, "active_bytes.all.peak")));
+    json_object_set_new(row, "reserved_peak", json_integer((json_int_t)physical_peak(replay)));
+    json_object_set_new(row, "utilisation", json_real(reserved > 0 ? allocated / reserved : 0));
+    json_object_set_new(row, "driver_ns", json_integer((json_int_t)driver_ns()));
+    json_object_set_new(row, "driver_calls", call_counts(none));
+    json_object_set_new(row, "driver_calls_second_half", call_counts(half));
+    json_object_set_new(row, "mappings_peak", json_integer(figure(replay, "mappings.all.peak")));
+    json_object_set_new(row, "view_bytes_peak", json_integer(figure(replay, "view_bytes.all.peak")));
+    json_object_set_new(row, "host_ns_per_op", json_real((double)replay->allocator_ns / (double)operations));
+    return row;
 }
 
 static int play_all(struct replay *replay, int64_t events, uint64_t *half)
@@ -244,29 +374,48 @@ static int play_all(struct replay *replay, int64_t events, uint64_t *half)
     return code;
 }
 
+static bool enter_devices(struct replay *replay)
+{
+    for (int i = 0; i < replay->devices; i++)
+        if (cuDevicePrimaryCtxRetain(&replay->contexts[i], i) != CUDA_SUCCESS)
+            return false;
+    return cuCtxSetCurrent(replay->contexts[0]) == CUDA_SUCCESS;
+}
+
+static void free_replay(struct replay *replay)
+{
+    for (struct map_entry *entry = map_first(&replay->scopes); entry; entry = map_next(entry))
+        free((void *)(uintptr_t)entry->value);
+    map_clear(&replay->scopes);
+    free(replay->blocks);
+    free(replay);
+}
+
 json_t *replay_trace(const char *path, const char *policy, const struct sim_config *config)
 {
     struct replay *replay = calloc(1, sizeof(*replay));
-    int64_t events = count_events(path);
+    int64_t events = replay ? look_ahead(replay, path) : -1;
+    struct sim_config device = *config;
     uint64_t half[CALLS] = {0};
-    CUcontext context;
     json_t *row = NULL;
-    if (!replay || events < 0 || !sim_start(config)) {
+    if (events >= 0)
+        device.devices = replay->devices;
+    if (events < 0 || !sim_start(&device)) {
         free(replay);
         return NULL;
     }
     replay->path = path;
-    if (cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS && cuCtxSetCurrent(context) == CUDA_SUCCESS &&
-        !play_all(replay, events, half)) {
+    if (enter_devices(replay) && !play_all(replay, events, half)) {
         if (seam_validate() || sim_violation_count() ||
-            (uint64_t)figure("reserved_bytes.all.peak") != sim_physical_bytes_peak(0))
+            (uint64_t)figure(replay, "reserved_bytes.all.peak") != physical_peak(replay))
             fprintf(stderr, "seamalloc: %s: the allocator's books and the device's record differ: %s\n", path,
                     seam_last_error());
+        else if (replay->lost)
+            fprintf(stderr, "seamalloc: %s: the replay is not what was recorded\n", path);
         else
             row = result_of(replay, policy, half);
     }
     seam_shutdown();
-    free(replay->blocks);
-    free(replay);
+    free_replay(replay);
     return row;
 }

@@ -10,4 +10,10 @@
  * the row. Returns: its row (docs of the fields: docs/tools.md), or NULL after a message. */
 json_t *replay_trace(const char *path, const char *policy, const struct sim_config *config);
 
+/* Writes the trace `from` in another form, which the name of `to` says. Returns: an exit code. */
+int convert(const char *from, const char *to);
+
+/* The command bench. Returns: an exit code. */
+int bench(int argc, char **argv);
+
 #endif

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bench: what an allocation and a free cost on the hit path, on this machine.
+ *
+ * Each thread has a stream and live blocks of its own; a pair frees one of them, chosen at random, and asks
+ * for the same size again: the memory is there, and no driver is called. Rounds of all cases take turns, and
+ * of each the lowest round counts, so that what else the machine does falls on all alike. Recording is
+ * measured as one more case. Where `python3` has a CUDA build of PyTorch, the package measures PyTorch's
+ * native allocator beside ours in one process, and its rows are joined to these. */
+#include "tools/tools.h"
+#include <cuda.h>
+#include <getopt.h>
+#include <pthread.h>
+#include <seamalloc/seamalloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ROUNDS      9
+#define PAIRS       40000
+#define THREADS_MAX 64
+#define CASES_MAX   64
+
+struct worker {
+    pthread_t thread;
+    pthread_barrier_t *barrier;
+    CUstream stream;
+    size_t live;
+    void **blocks;
+    uint64_t seed, ns;
+    bool failed;
+};
+
+struct bench_case {
+    unsigned threads;
+    size_t live; /* all threads together */
+    bool recorded;
+    double lowest;
+};
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t draw(uint64_t *seed)
+{
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    return *seed ^= *seed << 17;
+}
+
+/* 512 bytes to 4 KiB. */
+static size_t size_of(size_t index)
+{
+    return 512 * (1 + index % 8);
+}
+
+static void run_pairs(struct worker *worker)
+{
+    uint64_t start;
+    pthread_barrier_wait(worker->barrier);
+    start = now_ns();
+    for (int i = 0; i < PAIRS; i++) {
+        size_t at = draw(&worker->seed) % worker->live;
+        worker->failed |= seam_free(worker->blocks[at]) != SEAM_OK;
+        worker->blocks[at] = seam_malloc(size_of(at), 0, worker->stream);
+        worker->failed |= !worker->blocks[at];
+    }
+    worker->ns = now_ns() - start;
+}
+
+static void *work(void *context)
+{
+    struct worker *worker = context;
+    worker->blocks = calloc(worker->live, sizeof(void *));
+    worker->failed = !worker->blocks;
+    for (size_t i = 0; i < worker->live && !worker->failed; i++)
+        worker->failed = !(worker->blocks[i] = seam_malloc(size_of(i), 0, worker->stream));
+    if (worker->failed) {
+        pthread_barrier_wait(worker->barrier);
+        return NULL;
+    }
+    run_pairs(worker);
+    for (size_t i = 0; i < worker->live; i++)
+        worker->failed |= seam_free(worker->blocks[i]) != SEAM_OK;
+    return NULL;
+}
+
+/* Nanoseconds that a thread spends on a pair, the slowest thread's; below 0 on failure. */
+static double run_case(const struct bench_case *one, CUstream *streams)
+{
+    struct worker *workers = calloc(one->threads, sizeof(*workers));
+    pthread_barrier_t barrier;
+    uint64_t slowest = 0;
+    bool failed = false;
+    pthread_barrier_init(&barrier, NULL, one->threads);
+    for (unsigned i = 0; i < one->threads; i++) {
+        workers[i] = (struct worker){.barrier = &barrier,
+                                     .stream = streams[i],
+                                     .live = one->live / one->threads,
+                                     .seed = 88172645463325252u + i};
+        if (pthread_create(&workers[i].thread, NULL, work, &workers[i]))
+            abort();
+    }
+    for (unsigned i = 0; i < one->threads; i++) {
+        pthread_join(workers[i].thread, NULL);
+        failed |= workers[i].failed;
+        slowest = workers[i].ns > slowest ? workers[i].ns : slowest;
+        free(workers[i].blocks);
+    }
+    pthread_barrier_destroy(&barrier);
+    free(workers);
+    return failed ? -1 : (double)slowest / PAIRS;
+}
+
+static bool run_round(struct bench_case *cases, int count, CUstream *streams, const char *file)
+{
+    for (int i = 0; i < count; i++) {
+        double ns;
+        if (cases[i].recorded && seam_trace_start(file))
+            return false;
+        ns = run_case(&cases[i], streams);
+        if (cases[i].recorded && seam_trace_stop())
+            return false;
+        if (ns < 0)
+            return false;
+        if (!cases[i].lowest || ns < cases[i].lowest)
+            cases[i].lowest = ns;
+    }
+    return true;
+}
+
+static int list_cases(struct bench_case *cases, unsigned threads)
+{
+    static const size_t live[] = {64, 1024, 16384, 262144, 1000000};
+    int count = 0;
+    for (unsigned t = 1; t <= threads; t *= 2)
+        for (size_t i = 0; i < sizeof(live) / sizeof(live[0]); i++)
+            cases[count++] = (struct bench_case){.threads = t, .live = live[i]};
+    cases[count++] = (struct bench_case){.threads = 1, .live = 1024, .recorded = true};
+    return count;
+}
+
+static json_t *row_of(const struct bench_case *one)
+{
+    return json_pack("{s:s, s:s, s:i, s:I, s:b, s:f}", "allocator", "seamalloc", "through", "seam_malloc",
+                     "threads", one->threads, "live", (json_int_t)one->live, "recorded", one->recorded,
+                     "ns_per_pair", one->lowest);
+}
+
+/* What recording adds to an event, of which a pair is two, against a hit of the same run. */
+static json_t *recording_of(const struct bench_case *cases, int count)
+{
+    double off = 0, on = 0;
+    for (int i = 0; i < count; i++)
+        if (cases[i].threads == 1 && cases[i].live == 1024)
+            *(cases[i].recorded ? &on : &off) = cases[i].lowest;
+    return json_pack("{s:f, s:f, s:f}", "ns_per_pair_off", off, "ns_per_event_added", (on - off) / 2, "ratio",
+                     on / off);
+}
+
+/* The package's rows, or NULL with the reason in *note. */
+static json_t *ask_package(unsigned threads, char *note, size_t size)
+{
+    char command[128], text[4096];
+    json_error_t error;
+    json_t *result;
+    FILE *pipe;
+    snprintf(command, sizeof(command), "exec python3 -m seamalloc bench --json --threads %u 2>&1 </dev/null",
+             threads);
+    pipe = popen(command, "re");
+    if (!pipe)
+        return NULL;
+    /* What the simulated device or PyTorch has to say comes first, then one object. */
+    note[0] = 0;
+    result = NULL;
+    while (!result && fgets(text, sizeof(text), pipe)) {
+        if (text[0] == '{')
+            result = json_loads(text, 0, &error);
+        else
+            snprintf(note, size, "%.*s", (int)strcspn(text, "\n"), text);
+    }
+    while (fgets(text, sizeof(text), pipe))
+        continue;
+    if (pclose(pipe) && result) {
+        json_decref(result);
+        return NULL;
+    }
+    return result;
+}
+
+static void print_rows(const json_t *rows)
+{
+    const json_t *row;
+    size_t i;
+    printf("%-10s %-22s %8s %9s %12s\n", "allocator", "through", "threads", "live", "ns a pair");
+    json_array_foreach(rows, i, row) printf(
+        "%-10s %-22s %8lld %9lld %12.1f%s\n", json_string_value(json_object_get(row, "allocator")),
+        json_string_value(json_object_get(row, "through")),
+        json_integer_value(json_object_get(row, "threads")), json_integer_value(json_object_get(row, "live")),
+        json_number_value(json_object_get(row, "ns_per_pair")),
+        json_is_true(json_object_get(row, "recorded")) ? "  recorded" : "");
+}
+
+static void print_all(json_t *document, bool json)
+{
+    const json_t *recording = json_object_get(document, "recording");
+    if (json) {
+        json_dumpf(document, stdout, JSON_INDENT(2));
+        putchar('\n');
+        return;
+    }
+    print_rows(json_object_get(document, "rows"));
+    printf("recording: %.1f ns an event more, %.2f times a hit\n",
+           json_number_value(json_object_get(recording, "ns_per_event_added")),
+           json_number_value(json_object_get(recording, "ratio")));
+    if (json_object_get(document, "torch_unavailable"))
+        printf("PyTorch's native allocator: unavailable: %s\n",
+               json_string_value(json_object_get(document, "torch_unavailable")));
+}
+
+static bool start_device(CUstream *streams, unsigned threads)
+{
+    struct sim_config config;
+    CUcontext context;
+    sim_config_default(&config);
+    config.backed = false;
+    if (!sim_start(&config) || cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
+        cuCtxSetCurrent(context) != CUDA_SUCCESS)
+        return false;
+    for (unsigned i = 0; i < threads; i++)
+        if (cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+            return false;
+    return true;
+}
+
+static bool measure(struct bench_case *cases, int count, unsigned threads)
+{
+    CUstream streams[THREADS_MAX];
+    char file[] = "/tmp/seamalloc-bench-XXXXXX";
+    int descriptor = mkstemp(file);
+    bool good = descriptor >= 0 && start_device(streams, threads);
+    for (int round = 0; round < ROUNDS && good; round++)
+        good = run_round(cases, count, streams, file);
+    if (!good)
+        fprintf(stderr, "seamalloc: bench: %s\n", seam_last_error());
+    if (descriptor >= 0) {
+        close(descriptor);
+        unlink(file);
+    }
+    return good && !seam_shutdown();
+}
+
+static void join_package(json_t *document, unsigned threads)
+{
+    char note[512] = "python3 could not be started";
+    json_t *package = ask_package(threads, note, sizeof(note));
+    if (package) {
+        json_array_extend(json_object_get(document, "rows"), json_object_get(package, "rows"));
+        json_object_set(document, "torch", json_object_get(package, "torch"));
+        json_object_set(document, "device", json_object_get(package, "device"));
+        json_decref(package);
+    } else
+        json_object_set_new(document, "torch_unavailable", json_string(note));
+}
+
+int bench(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"json", no_argument, NULL, 'j'}, {"threads", required_argument, NULL, 't'}, {0}};
+    struct bench_case cases[CASES_MAX] = {0};
+    unsigned threads = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
+    bool json = false;
+    int c, count;
+    json_t *document, *rows = json_array();
+    threads = threads > 8 ? 8 : threads;
+    while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (c == 'j')
+            json = true;
+        else if (c == 't' && atoi(optarg) > 0 && atoi(optarg) <= THREADS_MAX)
+            threads = (unsigned)atoi(optarg);
+        else {
+            fputs("usage: seamalloc bench [--json] [--threads N]     (N: 1 to 64)\n", stderr);
+            return 2;
+        }
+    }
+    count = list_cases(cases, threads);
+    if (!measure(cases, count, threads))
+        return 1;
+    for (int i = 0; i < count; i++)
+        json_array_append_new(rows, row_of(&cases[i]));
+    document = json_pack("{s:s, s:s, s:i, s:o, s:o}", "format", "seamalloc.bench", "version", seam_version(),
+                         "pairs_a_round", PAIRS, "recording", recording_of(cases, count), "rows", rows);
+    join_package(document, threads);
+    print_all(document, json);
+    json_decref(document);
+    return 0;
+}
