@@ -134,11 +134,15 @@ static void watch_exit(void)
     atexit(end_recording);
 }
 
+static pthread_once_t exit_watched = PTHREAD_ONCE_INIT;
+
+/* As the option says. Door held. */
 static seam_result begin_recording(struct sm_allocator *allocator, const char *path, struct sm_error *error)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_exit);
-    return sm_record_begin(allocator, path, error);
+    if (!*path)
+        return SEAM_OK;
+    pthread_once(&exit_watched, watch_exit);
+    return sm_record_open(allocator, path, error);
 }
 
 /* Opens the driver and makes the allocator. Door held. */
@@ -154,7 +158,7 @@ static seam_result open_allocator(struct sm_error *error)
     if (result)
         return result;
     result = sm_allocator_create(&process.driver, &options, &allocator, error);
-    if (!result && *options.trace && (result = begin_recording(allocator, options.trace, error)) != SEAM_OK)
+    if (!result && (result = begin_recording(allocator, options.trace, error)) != SEAM_OK)
         sm_allocator_destroy(allocator);
     if (result) {
         sm_driver_close(&process.driver);
@@ -529,7 +533,10 @@ seam_result seam_trace_start(const char *path)
     if (!path || !*path)
         return sm_error_set(&last, SEAM_E_ARGUMENT, "seam_trace_start: the path of a file is missing");
     allocator = get();
-    return allocator ? begin_recording(allocator, path, &last) : last.code;
+    if (!allocator)
+        return last.code;
+    pthread_once(&exit_watched, watch_exit);
+    return sm_record_begin(allocator, path, &last);
 }
 
 seam_result seam_trace_stop(void)

@@ -356,6 +356,8 @@ void sm_reclaim_trim(struct sm_device *device);
 /* Begins a recording of everything from now on; blocks, pools and devices that are there already are told
  * first. Returns: as sm_trace_begin. No lock held. */
 seam_result sm_record_begin(struct sm_allocator *allocator, const char *path, struct sm_error *error);
+/* The same before anybody else knows the allocator, when nothing is there. */
+seam_result sm_record_open(struct sm_allocator *allocator, const char *path, struct sm_error *error);
 /* The device, when it is set up. */
 void sm_record_device(struct sm_device *device);
 /* Each tells one event; nothing when no recording runs. Heap lock held, except where the request failed. */

@@ -140,13 +140,18 @@ static void describe(struct sm_allocator *allocator, char *text, size_t capacity
     sm_emit_end(&emit);
 }
 
-seam_result sm_record_begin(struct sm_allocator *allocator, const char *path, struct sm_error *error)
+seam_result sm_record_open(struct sm_allocator *allocator, const char *path, struct sm_error *error)
 {
     char text[5000];
-    seam_result result;
     describe(allocator, text, sizeof(text));
+    return sm_trace_begin(allocator->trace, path, text, error);
+}
+
+seam_result sm_record_begin(struct sm_allocator *allocator, const char *path, struct sm_error *error)
+{
+    seam_result result;
     sm_lock_take(&allocator->setup_lock);
-    result = sm_trace_begin(allocator->trace, path, text, error);
+    result = sm_record_open(allocator, path, error);
     for (int i = 0; i < allocator->device_count && !result; i++) {
         struct sm_device *device = sm_allocator_seen(allocator, i);
         if (!device)

@@ -2,7 +2,9 @@
 /* bench: what an allocation and a free cost on the hit path, on this machine.
  *
  * Each thread has a stream and live blocks of its own; a pair frees one of them, chosen at random, and asks
- * for the same size again: the memory is there, and no driver is called. Rounds of all cases take turns, and
+ * for the same size again: the memory is there, and no driver is called. Chosen is either among 64 of them
+ * that lie far apart ("churn": most live on, a few come and go), or among all ("scatter": with many of them
+ * the time is mostly that of the machine's caches). Rounds of all cases take turns, and
  * of each the lowest round counts, so that what else the machine does falls on all alike. Recording is
  * measured as one more case. Where `python3` has a CUDA build of PyTorch, the package measures PyTorch's
  * native allocator beside ours in one process, and its rows are joined to these. */
@@ -17,10 +19,18 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ROUNDS      9
-#define PAIRS       40000
+/* Short, so that some are not interrupted on a machine that does other things. */
+#define REPEATS     30
+#define ROUNDS      3
+#define PAIRS       2000
 #define THREADS_MAX 64
 #define CASES_MAX   64
+#define CHURN       64
+/* The case that is also measured with a recording, next to it. */
+#define RECORDED_LIVE 1024
+
+enum { BY_CHURN, BY_SCATTER, PATTERNS };
+static const char *const pattern_names[] = {"churn", "scatter"};
 
 struct worker {
     pthread_t thread;
@@ -28,7 +38,7 @@ struct worker {
     CUstream stream;
     size_t live;
     void **blocks;
-    uint64_t seed, ns;
+    uint64_t seed, ns[PATTERNS][REPEATS];
     bool failed;
 };
 
@@ -36,7 +46,7 @@ struct bench_case {
     unsigned threads;
     size_t live; /* all threads together */
     bool recorded;
-    double lowest;
+    double lowest[PATTERNS];
 };
 
 static uint64_t now_ns(void)
@@ -59,18 +69,26 @@ static size_t size_of(size_t index)
     return 512 * (1 + index % 8);
 }
 
-static void run_pairs(struct worker *worker)
+static size_t choose(struct worker *worker, int pattern)
+{
+    size_t step = worker->live < CHURN ? 1 : worker->live / CHURN;
+    if (pattern == BY_SCATTER)
+        return draw(&worker->seed) % worker->live;
+    return draw(&worker->seed) % (worker->live < CHURN ? worker->live : CHURN) * step;
+}
+
+static void run_pairs(struct worker *worker, int pattern, int repeat)
 {
     uint64_t start;
     pthread_barrier_wait(worker->barrier);
     start = now_ns();
     for (int i = 0; i < PAIRS; i++) {
-        size_t at = draw(&worker->seed) % worker->live;
+        size_t at = choose(worker, pattern);
         worker->failed |= seam_free(worker->blocks[at]) != SEAM_OK;
         worker->blocks[at] = seam_malloc(size_of(at), 0, worker->stream);
         worker->failed |= !worker->blocks[at];
     }
-    worker->ns = now_ns() - start;
+    worker->ns[pattern][repeat] = now_ns() - start;
 }
 
 static void *work(void *context)
@@ -80,22 +98,31 @@ static void *work(void *context)
     worker->failed = !worker->blocks;
     for (size_t i = 0; i < worker->live && !worker->failed; i++)
         worker->failed = !(worker->blocks[i] = seam_malloc(size_of(i), 0, worker->stream));
-    if (worker->failed) {
-        pthread_barrier_wait(worker->barrier);
-        return NULL;
-    }
-    run_pairs(worker);
-    for (size_t i = 0; i < worker->live; i++)
+    for (int i = 0; i < PATTERNS * REPEATS; i++)
+        if (worker->failed)
+            pthread_barrier_wait(worker->barrier);
+        else
+            run_pairs(worker, i % PATTERNS, i / PATTERNS);
+    for (size_t i = 0; i < worker->live && worker->blocks; i++)
         worker->failed |= seam_free(worker->blocks[i]) != SEAM_OK;
     return NULL;
 }
 
-/* Nanoseconds that a thread spends on a pair, the slowest thread's; below 0 on failure. */
-static double run_case(const struct bench_case *one, CUstream *streams)
+/* The case's time is its lowest: nanoseconds that the slowest thread spends on a pair. */
+static void lower(struct bench_case *one, const struct worker *workers, int pattern, int repeat)
+{
+    uint64_t slowest = 0;
+    for (unsigned i = 0; i < one->threads; i++)
+        if (workers[i].ns[pattern][repeat] > slowest)
+            slowest = workers[i].ns[pattern][repeat];
+    if (!one->lowest[pattern] || (double)slowest / PAIRS < one->lowest[pattern])
+        one->lowest[pattern] = (double)slowest / PAIRS;
+}
+
+static bool run_case(struct bench_case *one, CUstream *streams)
 {
     struct worker *workers = calloc(one->threads, sizeof(*workers));
     pthread_barrier_t barrier;
-    uint64_t slowest = 0;
     bool failed = false;
     pthread_barrier_init(&barrier, NULL, one->threads);
     for (unsigned i = 0; i < one->threads; i++) {
@@ -109,27 +136,22 @@ static double run_case(const struct bench_case *one, CUstream *streams)
     for (unsigned i = 0; i < one->threads; i++) {
         pthread_join(workers[i].thread, NULL);
         failed |= workers[i].failed;
-        slowest = workers[i].ns > slowest ? workers[i].ns : slowest;
         free(workers[i].blocks);
     }
+    for (int i = 0; i < PATTERNS * REPEATS && !failed; i++)
+        lower(one, workers, i % PATTERNS, i / PATTERNS);
     pthread_barrier_destroy(&barrier);
     free(workers);
-    return failed ? -1 : (double)slowest / PAIRS;
+    return !failed;
 }
 
 static bool run_round(struct bench_case *cases, int count, CUstream *streams, const char *file)
 {
     for (int i = 0; i < count; i++) {
-        double ns;
         if (cases[i].recorded && seam_trace_start(file))
             return false;
-        ns = run_case(&cases[i], streams);
-        if (cases[i].recorded && seam_trace_stop())
+        if (!run_case(&cases[i], streams) || (cases[i].recorded && seam_trace_stop()))
             return false;
-        if (ns < 0)
-            return false;
-        if (!cases[i].lowest || ns < cases[i].lowest)
-            cases[i].lowest = ns;
     }
     return true;
 }
@@ -139,17 +161,20 @@ static int list_cases(struct bench_case *cases, unsigned threads)
     static const size_t live[] = {64, 1024, 16384, 262144, 1000000};
     int count = 0;
     for (unsigned t = 1; t <= threads; t *= 2)
-        for (size_t i = 0; i < sizeof(live) / sizeof(live[0]); i++)
+        for (size_t i = 0; i < sizeof(live) / sizeof(live[0]); i++) {
             cases[count++] = (struct bench_case){.threads = t, .live = live[i]};
-    cases[count++] = (struct bench_case){.threads = 1, .live = 1024, .recorded = true};
+            if (t == 1 && live[i] == RECORDED_LIVE)
+                cases[count++] = (struct bench_case){.threads = t, .live = live[i], .recorded = true};
+        }
     return count;
 }
 
-static json_t *row_of(const struct bench_case *one)
+static json_t *row_of(const struct bench_case *one, int pattern)
 {
-    return json_pack("{s:s, s:s, s:i, s:I, s:b, s:f}", "allocator", "seamalloc", "through", "seam_malloc",
-                     "threads", one->threads, "live", (json_int_t)one->live, "recorded", one->recorded,
-                     "ns_per_pair", one->lowest);
+    return json_pack("{s:s, s:s, s:s, s:i, s:I, s:s, s:b, s:f}", "allocator", "seamalloc", "through",
+                     "seam_malloc", "process", "command", "threads", one->threads, "live",
+                     (json_int_t)one->live, "pattern", pattern_names[pattern], "recorded", one->recorded,
+                     "ns_per_pair", one->lowest[pattern]);
 }
 
 /* What recording adds to an event, of which a pair is two, against a hit of the same run. */
@@ -157,8 +182,8 @@ static json_t *recording_of(const struct bench_case *cases, int count)
 {
     double off = 0, on = 0;
     for (int i = 0; i < count; i++)
-        if (cases[i].threads == 1 && cases[i].live == 1024)
-            *(cases[i].recorded ? &on : &off) = cases[i].lowest;
+        if (cases[i].threads == 1 && cases[i].live == RECORDED_LIVE)
+            *(cases[i].recorded ? &on : &off) = cases[i].lowest[BY_CHURN];
     return json_pack("{s:f, s:f, s:f}", "ns_per_pair_off", off, "ns_per_event_added", (on - off) / 2, "ratio",
                      on / off);
 }
@@ -166,7 +191,8 @@ static json_t *recording_of(const struct bench_case *cases, int count)
 /* The package's rows, or NULL with the reason in *note. */
 static json_t *ask_package(unsigned threads, char *note, size_t size)
 {
-    char command[128], text[4096];
+    char command[128], *text = NULL;
+    size_t room = 0;
     json_error_t error;
     json_t *result;
     FILE *pipe;
@@ -178,14 +204,15 @@ static json_t *ask_package(unsigned threads, char *note, size_t size)
     /* What the simulated device or PyTorch has to say comes first, then one object. */
     note[0] = 0;
     result = NULL;
-    while (!result && fgets(text, sizeof(text), pipe)) {
+    while (!result && getline(&text, &room, pipe) >= 0) {
         if (text[0] == '{')
             result = json_loads(text, 0, &error);
         else
             snprintf(note, size, "%.*s", (int)strcspn(text, "\n"), text);
     }
-    while (fgets(text, sizeof(text), pipe))
+    while (getline(&text, &room, pipe) >= 0)
         continue;
+    free(text);
     if (pclose(pipe) && result) {
         json_decref(result);
         return NULL;
@@ -197,13 +224,18 @@ static void print_rows(const json_t *rows)
 {
     const json_t *row;
     size_t i;
-    printf("%-10s %-22s %8s %9s %12s\n", "allocator", "through", "threads", "live", "ns a pair");
-    json_array_foreach(rows, i, row) printf(
-        "%-10s %-22s %8lld %9lld %12.1f%s\n", json_string_value(json_object_get(row, "allocator")),
-        json_string_value(json_object_get(row, "through")),
-        json_integer_value(json_object_get(row, "threads")), json_integer_value(json_object_get(row, "live")),
-        json_number_value(json_object_get(row, "ns_per_pair")),
-        json_is_true(json_object_get(row, "recorded")) ? "  recorded" : "");
+    printf("%-10s %-12s %-8s %8s %9s %-8s %12s\n", "allocator", "through", "process", "threads", "live",
+           "pattern", "ns a pair");
+    for (i = 0; (row = json_array_get(rows, i)); i++)
+        printf("%-10s %-12s %-8s %8lld %9lld %-8s %12.1f%s\n",
+               json_string_value(json_object_get(row, "allocator")),
+               json_string_value(json_object_get(row, "through")),
+               json_string_value(json_object_get(row, "process")),
+               json_integer_value(json_object_get(row, "threads")),
+               json_integer_value(json_object_get(row, "live")),
+               json_string_value(json_object_get(row, "pattern")),
+               json_number_value(json_object_get(row, "ns_per_pair")),
+               json_is_true(json_object_get(row, "recorded")) ? "  recorded" : "");
 }
 
 static void print_all(json_t *document, bool json)
@@ -292,7 +324,8 @@ int bench(int argc, char **argv)
     if (!measure(cases, count, threads))
         return 1;
     for (int i = 0; i < count; i++)
-        json_array_append_new(rows, row_of(&cases[i]));
+        for (int p = 0; p < PATTERNS; p++)
+            json_array_append_new(rows, row_of(&cases[i], p));
     document = json_pack("{s:s, s:s, s:i, s:o, s:o}", "format", "seamalloc.bench", "version", seam_version(),
                          "pairs_a_round", PAIRS, "recording", recording_of(cases, count), "rows", rows);
     join_package(document, threads);

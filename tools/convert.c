@@ -50,6 +50,7 @@ int convert(const char *from, const char *to)
         goto out;
     while ((code = trace_next(trace, &event)) > 0)
         if (!writer->put(writer, &event)) {
+            fprintf(stderr, "seamalloc: %s:%lu: this event stopped it\n", from, event.line);
             code = -1;
             break;
         }

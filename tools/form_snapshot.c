@@ -184,7 +184,8 @@ struct snapshot_out {
     FILE *file;
     const char *path;
     uint64_t events;
-    int devices; /* with events */
+    struct map living; /* id to device: a free need not tell it */
+    int devices;       /* with events */
     struct entry *entries[TRACE_DEVICES_MAX];
     size_t counts[TRACE_DEVICES_MAX], capacities[TRACE_DEVICES_MAX];
 };
@@ -321,12 +322,17 @@ static void put_segment(struct snapshot_out *out, int device, uint64_t end, stru
 static bool snapshot_put(struct writer *writer, const struct trace_event *event)
 {
     struct snapshot_out *out = (struct snapshot_out *)writer;
-    int device = event->device;
+    struct map_entry *block = event->action == 'f' ? map_find(&out->living, event->id) : NULL;
+    int device = block ? (int)block->value : event->device;
     out->events++;
     if (!strchr("afx", event->action)) {
         writer->left_out++;
         return true;
     }
+    if (block)
+        map_remove(&out->living, block);
+    if (event->action == 'a')
+        map_add(&out->living, event->id, (uint64_t)device);
     if (out->counts[device] == out->capacities[device]) {
         size_t capacity = out->capacities[device] ? 2 * out->capacities[device] : 4096;
         struct entry *entries = realloc(out->entries[device], capacity * sizeof(*entries));
@@ -372,6 +378,7 @@ static bool snapshot_finish(struct writer *writer)
         map_clear(&live[i]);
         free(out->entries[i]);
     }
+    map_clear(&out->living);
     free(out);
     return good;
 }

@@ -47,9 +47,14 @@ struct scope {
     bool open;
 };
 
+struct slot {
+    void *block; /* NULL: none lives */
+    int device;
+};
+
 struct replay {
     const char *path;
-    void **blocks; /* by id */
+    struct slot *blocks; /* by id */
     uint64_t ids;
     int devices;
     CUcontext contexts[SIM_DEVICES_MAX];
@@ -64,7 +69,7 @@ struct replay {
     uint64_t allocator_ns;
 };
 
-/* Of the first device that has one: what a report says could be served. */
+/* What the allocator has in one piece. */
 static json_int_t largest_free(int device)
 {
     size_t size = seam_stats_json(device, NULL, 0) + 4096;
@@ -73,7 +78,7 @@ static json_int_t largest_free(int device)
     json_int_t value = -1;
     if (text && seam_stats_json(device, text, size) < size)
         root = json_loads(text, 0, NULL);
-    json_unpack(root, "{s:[{s:I}]}", "devices", "largest_free", &value);
+    json_unpack(root, "{s:[{s:{s:I}}]}", "devices", "external", "largest_free", &value);
     json_decref(root);
     free(text);
     return value;
@@ -168,7 +173,7 @@ static bool visit_pool(struct replay *replay, const struct trace_event *event, b
 
 /* ---- events ---- */
 
-static void **slot_of(struct replay *replay, uint64_t id)
+static struct slot *slot_of(struct replay *replay, uint64_t id)
 {
     if (id >= IDS_MAX)
         return NULL;
@@ -176,7 +181,7 @@ static void **slot_of(struct replay *replay, uint64_t id)
         uint64_t ids = replay->ids ? replay->ids : 4096;
         while (ids <= id)
             ids *= 2;
-        void **blocks = realloc(replay->blocks, ids * sizeof(*blocks));
+        struct slot *blocks = realloc(replay->blocks, ids * sizeof(*blocks));
         if (!blocks)
             return NULL;
         memset(blocks + replay->ids, 0, (ids - replay->ids) * sizeof(*blocks));
@@ -186,13 +191,16 @@ static void **slot_of(struct replay *replay, uint64_t id)
     return &replay->blocks[id];
 }
 
-static int play_request(struct replay *replay, const struct trace_event *event, CUstream stream)
+static int play_request(struct replay *replay, const struct trace_event *event)
 {
-    void **slot = event->action == 'a' ? slot_of(replay, event->id) : NULL;
+    struct slot *slot = event->action == 'a' ? slot_of(replay, event->id) : NULL;
+    CUstream stream;
     uint64_t start;
     void *block;
-    if (event->action == 'a' && (!slot || *slot))
+    if (event->action == 'a' && (!slot || slot->block))
         return fail_at(replay, event, slot ? "this id is in use already" : "the id is too large");
+    if (!stream_of(replay, event->device, event->stream, &stream))
+        return fail_at(replay, event, "more streams than can be made");
     if (!visit_pool(replay, event, true))
         return fail_at(replay, event, seam_last_error());
     start = now_ns();
@@ -206,27 +214,30 @@ static int play_request(struct replay *replay, const struct trace_event *event, 
         seam_free(block);
         return block ? fail_request(replay, event, "it failed in the recording, and was served here") : 0;
     }
-    *slot = block ? block : NO_BYTES;
+    *slot = (struct slot){block ? block : NO_BYTES, event->device};
     if (!block && event->size)
         return fail_request(replay, event, seam_last_error());
     return 0;
 }
 
-static int play_block(struct replay *replay, const struct trace_event *event, CUstream stream)
+static int play_block(struct replay *replay, const struct trace_event *event)
 {
-    void **slot = event->id < replay->ids ? &replay->blocks[event->id] : NULL;
+    struct slot *slot = event->id < replay->ids ? &replay->blocks[event->id] : NULL;
     seam_result result = SEAM_OK;
+    CUstream stream;
     uint64_t start;
-    if (slot && !*slot && event->action == 'r')
+    if (slot && !slot->block && event->action == 'r')
         return 0; /* of a block that is gone already: as recorders of others have it */
-    if (!slot || !*slot)
+    if (!slot || !slot->block)
         return fail_at(replay, event, "no block has this id");
+    if (!stream_of(replay, slot->device, event->stream, &stream))
+        return fail_at(replay, event, "more streams than can be made");
     start = now_ns();
-    if (*slot != NO_BYTES)
-        result = event->action == 'f' ? seam_free(*slot) : seam_record_stream(*slot, stream);
+    if (slot->block != NO_BYTES)
+        result = event->action == 'f' ? seam_free(slot->block) : seam_record_stream(slot->block, stream);
     replay->allocator_ns += now_ns() - start;
     if (event->action == 'f')
-        *slot = NULL;
+        slot->block = NULL;
     return result ? fail_at(replay, event, seam_last_error()) : 0;
 }
 
@@ -243,18 +254,15 @@ static int play_phase(struct replay *replay, const struct trace_event *event)
 
 static int play(struct replay *replay, const struct trace_event *event)
 {
-    CUstream stream = NULL;
     replay->events++;
     replay->event = event;
-    if (!stream_of(replay, event->device < 0 ? 0 : event->device, event->stream, &stream))
-        return fail_at(replay, event, "more streams than can be made");
     switch (event->action) {
     case 'a':
     case 'x':
-        return play_request(replay, event, stream);
+        return play_request(replay, event);
     case 'f':
     case 'r':
-        return play_block(replay, event, stream);
+        return play_block(replay, event);
     case 't':
         return seam_trim(event->device) ? fail_at(replay, event, seam_last_error()) : 0;
     case 'b':

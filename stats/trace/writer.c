@@ -240,8 +240,11 @@ static void put_buffers(struct sm_trace *trace)
 static bool get_buffers(struct sm_trace *trace)
 {
     bool good = (trace->store = sm_hostmem_get(BUFFER_BYTES)) != NULL;
-    for (unsigned i = 0; i < BUFFERS && good; i++)
+    for (unsigned i = 0; i < BUFFERS && good; i++) {
         good = (trace->buffers[i].bytes = sm_hostmem_get(BUFFER_BYTES)) != NULL;
+        if (good) /* no event shall be the first to touch a page */
+            memset(trace->buffers[i].bytes, 0xff, BUFFER_BYTES);
+    }
     if (!good)
         put_buffers(trace);
     else if (sm_zstd_load())

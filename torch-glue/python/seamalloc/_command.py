@@ -28,6 +28,7 @@ class Job:
     arguments: tuple[str, ...]
     policy: str | None
     stats: Path | None
+    trace: Path | None
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -43,16 +44,47 @@ def cli() -> None:
     metavar="FILE.json",
     help="Write the statistics there when the script ends.",
 )
+@click.option(
+    "--trace",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    metavar="FILE",
+    help="Record every request there, for `seamalloc replay`; %p in the name becomes the process's number.",
+)
 @click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def run(policy: str | None, stats: Path | None, script: Path, arguments: tuple[str, ...]) -> Job:
+def run(
+    policy: str | None, stats: Path | None, trace: Path | None, script: Path, arguments: tuple[str, ...]
+) -> Job:
     """Run the PyTorch script SCRIPT with seamalloc as its CUDA allocator.
 
     ARGUMENTS are the script's; its exit code is passed on.
     """
-    if stats is not None and not os.access(stats.absolute().parent, os.W_OK):
-        raise click.BadParameter(f"the folder of {stats} does not exist or cannot be written", param_hint="--stats")
-    return Job(script, arguments, policy, stats)
+    for file, option in (stats, "--stats"), (trace, "--trace"):
+        if file is not None and not os.access(file.absolute().parent, os.W_OK):
+            raise click.BadParameter(f"the folder of {file} does not exist or cannot be written", param_hint=option)
+    return Job(script, arguments, policy, stats, trace)
+
+
+@cli.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON object in place of a table.")
+@click.option("--threads", type=click.IntRange(1, 64), default=2, show_default=True, help="Most threads at once.")
+def bench(as_json: bool, threads: int) -> None:
+    """Measure PyTorch's native allocator and seamalloc side by side in this process.
+
+    `seamalloc bench` of the C command measures more, and joins these rows to its own.
+    """
+    from seamalloc import _bench, _native
+
+    try:
+        document = _bench.measure(threads)
+    except (ImportError, RuntimeError, _native.NativePartError, seamalloc.SeamallocError) as error:
+        raise click.ClickException(" ".join(str(error).split())) from error
+    if as_json:
+        print(json.dumps(document))
+        return
+    for row in document["rows"]:
+        who = f"{row['allocator']:10} {row['through']:12} {row['threads']:3} threads {row['live']:8} live"
+        print(f"{who} {row['pattern']:8}{row['ns_per_pair']:9.1f} ns a pair")
 
 
 def _write_stats(file: Path) -> None:
@@ -67,7 +99,11 @@ def _write_stats(file: Path) -> None:
 
 def execute(job: Job) -> None:
     """Runs the script in this process as ``python SCRIPT ARGUMENTS`` would. Its exceptions pass through."""
-    seamalloc.install(job.policy)
+    # A setting, so that the recording begins with the first use of the driver: the script may still fork before.
+    if job.trace is None:
+        seamalloc.install(job.policy)
+    else:
+        seamalloc.install(job.policy, trace=str(job.trace.absolute()))
     sys.argv = [str(job.script), *job.arguments]
     # What `python -m` or a console script put there is the command's folder, not the script's.
     sys.path[0] = str(job.script.resolve().parent)

@@ -48,6 +48,8 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "seam_stat": (_int, [_int, _text, ctypes.POINTER(ctypes.c_int64)]),
     "seam_reset_peaks": (_int, [_int]),
     "seam_reset_totals": (_int, [_int]),
+    "seam_trace_start": (_int, [_text]),
+    "seam_trace_stop": (_int, []),
     "seam_validate": (_int, []),
     "seam_torch_set_throw": (None, [ctypes.c_void_p]),
 }
