@@ -108,7 +108,7 @@ static size_t pop_mark(struct machine *machine)
     return at - 1;
 }
 
-static bool set_item(struct machine *machine, json_t *object, const json_t *key, json_t *value)
+static bool set_item(struct machine *machine, json_t *object, json_t *key, json_t *value)
 {
     char number[32];
     if (!json_is_object(object) || !key || !value)
@@ -120,6 +120,7 @@ static bool set_item(struct machine *machine, json_t *object, const json_t *key,
         json_object_set_new_nocheck(object, number, value);
     }
     /* Other keys (tuples of statistics) are of no use here. */
+    json_decref(key);
     return true;
 }
 
@@ -168,7 +169,7 @@ static bool remember(struct machine *machine, uint64_t index)
         machine->memo = memo;
         machine->memo_size = size;
     }
-    machine->memo[index] = machine->stack[machine->depth - 1];
+    machine->memo[index] = json_incref(machine->stack[machine->depth - 1]);
     return true;
 }
 

@@ -68,3 +68,37 @@ def test_bad_input_is_a_clear_error(run):
     policy = run.command(*base, "--policy", "no_such_policy", script, expect=2)
     assert "no_such_policy" in policy.stderr and "ARGS" not in policy.stdout and "Traceback" not in policy.stderr
     assert "SCRIPT" in run.command(*base, "--help").stdout
+
+
+def test_run_records_what_the_script_asks_for(run):
+    script, out = prepare(run), run.folder / "run-%p.seamtrace"
+    run.command(sys.executable, "-m", "seamalloc", "run", "--trace", str(out), script)
+    (file,) = run.folder.glob("run-*.seamtrace")
+    content = file.read_bytes()
+    assert content.startswith(b"SEAMTRC\n") and b'"settings"' in content
+    assert content[-40:-36] == b"END1", "it was ended, not cut off"
+    events, lost = (int.from_bytes(content[at : at + 8], "little") for at in (-24, -16))
+    assert events >= 3 and lost == 0  # the device, an allocation, its free
+    bad = run.command(sys.executable, "-m", "seamalloc", "run", "--trace", "a:b", script, expect=2)
+    assert "trace" in bad.stderr and "ARGS" not in bad.stdout and "Traceback" not in bad.stderr
+
+
+def test_bench_measures_both_allocators(run):
+    done = run(
+        """
+        from seamalloc import _bench
+        result(document=_bench.measure(2, live=(64,)))
+        """,
+        install=False,
+    )
+    rows = done["document"]["rows"]
+    assert len(rows) == 2 * 5 * 2  # threads, ways, patterns
+    assert {(row["allocator"], row["through"]) for row in rows} == {
+        ("native", "raw_alloc"),
+        ("native", "allocate"),
+        ("seamalloc", "raw_alloc"),
+        ("seamalloc", "allocate"),
+        ("seamalloc", "seam_malloc"),
+    }
+    assert all(row["ns_per_pair"] > 0 for row in rows)
+    assert done.record["violations"] == []
