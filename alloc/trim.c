@@ -278,7 +278,7 @@ uint64_t sm_trim(struct sm_device *device, uint64_t bytes, enum sm_trim_wait wai
         sm_lock_take(&device->heap_lock);
         carved = sm_capture_running(device) ? NULL : carve_next(device, bytes - given, sparing);
         stream = carved ? carved->extent->home->key.stream : NULL;
-        freed = stream ? stream->freed : 0;
+        freed = carved ? stream->freed : 0;
         sm_lock_give(&device->heap_lock);
         if (!carved && !evicted) {
             evicted = true; /* handles in views can go only after the views */

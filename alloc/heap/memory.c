@@ -241,6 +241,16 @@ struct sm_block *sm_gap_fill(struct sm_block *gap, const uint64_t *sizes, const 
 
 /* ---- trim ---- */
 
+/* Is the handle that ends at an address mapped in views? *begin: where it begins. */
+static bool views_below(const struct sm_extent *extent, uint64_t end, uint64_t *begin)
+{
+    const struct sm_handle *handle = sm_extent_handle_at(extent, end - 1);
+    if (!SM_CHECK(handle))
+        return true;
+    *begin = handle->address;
+    return handle->views > 0;
+}
+
 /* The highest run of whole handles in a FREE block that no view maps, at most `most` bytes. Returns: false if
  * there is none. */
 static bool find_carvable(const struct sm_block *block, uint64_t most, uint64_t *from, uint64_t *to)
@@ -248,12 +258,12 @@ static bool find_carvable(const struct sm_block *block, uint64_t most, uint64_t 
     const struct sm_extent *extent = block->extent;
     uint64_t low = sm_extent_boundary_up(extent, block->address);
     uint64_t high = sm_extent_boundary_down(extent, sm_block_end(block));
-    const struct sm_handle *handle;
-    while (high > low && (handle = sm_extent_handle_at(extent, high - 1))->views)
-        high = handle->address;
+    uint64_t begin = high;
+    while (high > low && views_below(extent, high, &begin))
+        high = begin;
     *from = *to = high;
-    while (*from > low && *to - *from < most && !(handle = sm_extent_handle_at(extent, *from - 1))->views)
-        *from = handle->address;
+    while (*from > low && *to - *from < most && !views_below(extent, *from, &begin))
+        *from = begin;
     return *from < *to;
 }
 

@@ -478,14 +478,10 @@ static void print_table(void)
     static const struct {
         const char *name;
         enum sm_counter_id counter;
-    } rows[] = {{"splits", SM_COUNTER_splits},
-                {"merges", SM_COUNTER_merges},
-                {"growths", SM_COUNTER_growths},
-                {"rollbacks", SM_COUNTER_rollbacks},
-                {"fence waits", SM_COUNTER_fence_waits},
-                {"stitches", SM_COUNTER_stitches},
-                {"view hits", SM_COUNTER_view_hits},
-                {"borrows", SM_COUNTER_borrows}};
+    } rows[] = {{"splits", SM_COUNTER_splits},           {"merges", SM_COUNTER_merges},
+                {"growths", SM_COUNTER_growths},         {"rollbacks", SM_COUNTER_rollbacks},
+                {"fence waits", SM_COUNTER_fence_waits}, {"stitches", SM_COUNTER_stitches},
+                {"view hits", SM_COUNTER_view_hits},     {"borrows", SM_COUNTER_borrows}};
     const size_t promised = 5; /* of these, each more often than WANTED */
     printf("model: seed %lu, %lu steps: %lu served, %lu refused, %lu freed, %lu runs, %lu trims, %lu driver "
            "calls "
