@@ -58,7 +58,7 @@ struct sm_scope {
     struct sm_pool *pool;
     seam_pool_filter filter; /* NULL: capturing streams and the thread that began it */
     void *context;
-    pthread_t thread;
+    uint64_t thread;    /* never given twice, unlike a pthread_t */
     cuuint64_t capture; /* id of the capture that was bound to it; 0: none yet */
     LIST_ENTRY(sm_scope) link;
 };
@@ -307,9 +307,10 @@ void sm_fence_record(struct sm_device *device, struct sm_block *block);
 /* Completes every block whose fence has passed; heap lock held at entry and exit, given up between when an
  * event must be recorded. Cheap when nothing waits. */
 void sm_fence_poll(struct sm_device *device);
-/* Waits for the oldest waiting fence of any stream and completes what has passed. Requires: memory lock held,
- * heap lock not. Returns: false when nothing waits, or the wait changed nothing. */
-bool sm_fence_wait_one(struct sm_device *device);
+/* Waits, for a fraction of a second, until the fence of any block has passed, and completes it: a stuck
+ * stream holds nobody up. Requires: memory lock held, heap lock not. Returns: true when a block became free.
+ */
+bool sm_fence_wait_any(struct sm_device *device);
 /* Waits until the device has done everything, and completes all fences. Requires: as above. Returns: false
  * when the driver refused. */
 bool sm_fence_wait_all(struct sm_device *device);
@@ -318,8 +319,10 @@ void sm_fence_teardown(struct sm_device *device);
 
 /* ---- capture.c: private pools ---- */
 
-/* The pool that a request on this stream belongs to; NULL: the default pool. Heap lock held. */
-struct sm_pool *sm_capture_pool(struct sm_device *device, CUstream stream);
+/* The pool that a request on this stream belongs to; NULL: the default pool. Heap lock held.
+ * Returns: SEAM_OK, or SEAM_E_STATE when a captured stream could belong to several pools. */
+seam_result sm_capture_pool(struct sm_device *device, CUstream stream, struct sm_pool **pool,
+                            struct sm_error *error);
 seam_result sm_capture_begin(struct sm_device *device, seam_pool_id id, seam_pool_filter filter,
                              void *context, struct sm_error *error);
 seam_result sm_capture_end(struct sm_device *device, seam_pool_id id, struct sm_error *error);

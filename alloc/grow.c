@@ -328,14 +328,15 @@ static seam_result find_place(struct sm_request *request, struct plan *plan, str
     sm_lock_take(&device->heap_lock);
     found = make_plan(request, plan);
     sm_lock_give(&device->heap_lock);
-    (void)SM_CHECK(found);
+    if (!SM_CHECK(found))
+        return sm_error_set(error, SEAM_E_STATE, "device %d: a new range of %lu bytes has no room for them",
+                            device->ordinal, need);
     return SEAM_OK;
 }
 
 seam_result sm_grow_piece(struct sm_request *request, uint64_t bytes, struct sm_block **piece,
                           struct sm_shortage *shortage, struct sm_error *error)
 {
-    struct sm_device *device = request->device;
     struct sm_request bare = *request;
     struct batch batch;
     struct plan plan;
@@ -345,7 +346,6 @@ seam_result sm_grow_piece(struct sm_request *request, uint64_t bytes, struct sm_
     result = find_place(&bare, &plan, shortage, error);
     if (!result)
         result = attempt(&bare, &plan, plan.least, &batch, piece, shortage, error);
-    (void)device;
     return result;
 }
 
@@ -362,12 +362,11 @@ static struct sm_block *hit(struct sm_request *request)
 }
 
 /* PyTorch's expandable segments take a free range that best fit refused (split limit) when it begins a run.
- * Heap lock held. */
+ * Heap lock held, one record prepared. NULL when it was taken meanwhile. */
 static struct sm_block *take_before(struct sm_request *request, const struct plan *plan)
 {
     struct sm_block *range = plan->gap->prev;
-    if (!range || range->state != SM_BLOCK_FREE || range->size < request->size ||
-        !sm_heap_prepare(&request->device->heap, 1))
+    if (!range || range->state != SM_BLOCK_FREE || range->size < request->size)
         return NULL;
     sm_block_take(range, request->size, request->requested, true);
     return range;
@@ -408,11 +407,13 @@ static seam_result grow_home(struct sm_request *request, struct sm_block **block
         return result;
     if (!plan.state.missing) {
         sm_lock_take(&device->heap_lock);
-        *block = take_before(request, &plan);
+        bool ready = sm_heap_prepare(&device->heap, 1);
+        *block = ready ? take_before(request, &plan) : NULL;
         if (*block)
             sm_pool_count(request, *block);
         sm_lock_give(&device->heap_lock);
-        return SEAM_OK;
+        return ready ? SEAM_OK
+                     : sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the record of a block");
     }
     if (sm_stitch_applies(request)) {
         result = join(request, &plan, block, shortage, error);

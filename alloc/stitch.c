@@ -398,12 +398,21 @@ static bool unmake(struct sm_device *device, struct sm_view *view)
 /* Is all work done that used the view? Heap lock not held. */
 static bool is_idle(struct sm_device *device, struct sm_view *view, enum sm_trim_wait wait)
 {
-    if (!view->mixed)
-        return sm_stream_is_done(device, view->stream, view->freed, wait);
+    sm_lock_take(&device->heap_lock);
+    bool mixed = view->mixed;
+    struct sm_stream *stream = view->stream;
+    uint64_t freed = view->freed;
+    sm_lock_give(&device->heap_lock);
+    if (!mixed)
+        return sm_stream_is_done(device, stream, freed, wait);
     if (wait != SM_TRIM_WAIT || SM_CALL(device->allocator->driver, cuCtxSynchronize, ) != CUDA_SUCCESS)
         return false;
-    view->mixed = false;
-    return true;
+    sm_lock_take(&device->heap_lock);
+    bool same = view->stream == stream && view->freed == freed;
+    if (same)
+        view->mixed = false;
+    sm_lock_give(&device->heap_lock);
+    return same;
 }
 
 /* Unmaps the handles of a closed view that none of its blocks uses: they can be given back though the view

@@ -147,7 +147,7 @@ bool sm_stream_is_done(struct sm_device *device, struct sm_stream *stream, uint6
         code = wait == SM_TRIM_WAIT ? SM_CALL(driver, cuCtxSynchronize, ) : CUDA_ERROR_NOT_READY;
     sm_lock_take(&device->heap_lock);
     if (code == CUDA_SUCCESS)
-        stream->done = sm_max(stream->done, freed);
+        stream->done = sm_max(stream->done, sm_min(freed, stream->freed));
     else if (code != CUDA_ERROR_NOT_READY)
         sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
     if (code == CUDA_SUCCESS && wait == SM_TRIM_WAIT)
