@@ -398,11 +398,20 @@ static bool unmake(struct sm_device *device, struct sm_view *view)
 /* Is all work done that used the view? Heap lock not held. */
 static bool is_idle(struct sm_device *device, struct sm_view *view, enum sm_trim_wait wait)
 {
-    if (!view->mixed)
-        return sm_stream_is_done(device, view->stream, view->freed, wait);
+    sm_lock_take(&device->heap_lock);
+    struct sm_stream *stream = view->stream;
+    uint64_t freed = view->freed;
+    bool mixed = view->mixed;
+    sm_lock_give(&device->heap_lock);
+    if (!mixed)
+        return sm_stream_is_done(device, stream, freed, wait);
     if (wait != SM_TRIM_WAIT || SM_CALL(device->allocator->driver, cuCtxSynchronize, ) != CUDA_SUCCESS)
         return false;
-    view->mixed = false;
+    sm_lock_take(&device->heap_lock);
+    stream->done = sm_max(stream->done, freed);
+    /* Unless one of its blocks was freed meanwhile. */
+    view->mixed = view->stream != stream || view->freed != freed;
+    sm_lock_give(&device->heap_lock);
     return true;
 }
 
@@ -446,7 +455,8 @@ bool sm_stitch_evict(struct sm_device *device, uint64_t keep, enum sm_trim_wait 
     bool any = false;
     for (;;) {
         sm_lock_take(&device->heap_lock);
-        bool enough = device->heap.view_handles <= keep || sm_capture_running(device);
+        /* A view may have lost all its handles, and has addresses still. */
+        bool enough = (keep && device->heap.view_handles <= keep) || sm_capture_running(device);
         view = enough ? NULL : close_next(device, after, !keep);
         bool live = view && view->live;
         sm_lock_give(&device->heap_lock);
@@ -650,6 +660,13 @@ seam_result sm_stitch(struct sm_request *request, uint64_t plain, struct sm_bloc
     }
     sm_lock_take(&device->heap_lock);
     sm_heap_redeem(&device->heap, DRAFT_RECORDS);
+    /* Others may have used up the fence record while the driver worked; the view is right all the same. */
+    if (!result && !sm_slab_reserve(&device->heap.fences, 1)) {
+        result = sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the fence of a block of %lu bytes",
+                              request->size);
+        view->closed = false;
+        view->whole = true;
+    }
     if (result)
         give_back(&lent);
     else
