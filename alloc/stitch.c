@@ -527,6 +527,7 @@ static seam_result map_view(struct sm_device *device, struct sm_view *view, stru
 {
     struct sm_driver *driver = device->allocator->driver;
     const char *call = "cuMemAddressReserve";
+    uint32_t count = view->count; /* for the text, when the view is no more */
     CUdeviceptr base = 0;
     char text[160];
     CUresult code = SM_CALL(driver, cuMemAddressReserve, &base, view->span.size, 0, 0, 0);
@@ -566,7 +567,7 @@ static seam_result map_view(struct sm_device *device, struct sm_view *view, stru
     sm_stats_count(device->stats, SM_COUNTER_rollbacks, 1);
     sm_lock_give(&device->heap_lock);
     return sm_error_set(error, SEAM_E_DEVICE, "device %d: %s in a view of %u handles: %s", device->ordinal,
-                        call, view->count, sm_driver_text(driver, code, text, sizeof(text)));
+                        call, count, sm_driver_text(driver, code, text, sizeof(text)));
 }
 
 /* ---- stitching ---- */
