@@ -399,20 +399,20 @@ static bool unmake(struct sm_device *device, struct sm_view *view)
 static bool is_idle(struct sm_device *device, struct sm_view *view, enum sm_trim_wait wait)
 {
     sm_lock_take(&device->heap_lock);
-    bool mixed = view->mixed;
     struct sm_stream *stream = view->stream;
     uint64_t freed = view->freed;
+    bool mixed = view->mixed;
     sm_lock_give(&device->heap_lock);
     if (!mixed)
         return sm_stream_is_done(device, stream, freed, wait);
     if (wait != SM_TRIM_WAIT || SM_CALL(device->allocator->driver, cuCtxSynchronize, ) != CUDA_SUCCESS)
         return false;
     sm_lock_take(&device->heap_lock);
-    bool same = view->stream == stream && view->freed == freed;
-    if (same)
-        view->mixed = false;
+    stream->done = sm_max(stream->done, freed);
+    /* Unless one of its blocks was freed meanwhile. */
+    view->mixed = view->stream != stream || view->freed != freed;
     sm_lock_give(&device->heap_lock);
-    return same;
+    return true;
 }
 
 /* Unmaps the handles of a closed view that none of its blocks uses: they can be given back though the view
@@ -455,7 +455,8 @@ bool sm_stitch_evict(struct sm_device *device, uint64_t keep, enum sm_trim_wait 
     bool any = false;
     for (;;) {
         sm_lock_take(&device->heap_lock);
-        bool enough = device->heap.view_handles <= keep || sm_capture_running(device);
+        /* A view may have lost all its handles, and has addresses still. */
+        bool enough = (keep && device->heap.view_handles <= keep) || sm_capture_running(device);
         view = enough ? NULL : close_next(device, after, !keep);
         bool live = view && view->live;
         sm_lock_give(&device->heap_lock);
@@ -526,6 +527,7 @@ static seam_result map_view(struct sm_device *device, struct sm_view *view, stru
 {
     struct sm_driver *driver = device->allocator->driver;
     const char *call = "cuMemAddressReserve";
+    uint32_t count = view->count; /* for the text, when the view is no more */
     CUdeviceptr base = 0;
     char text[160];
     CUresult code = SM_CALL(driver, cuMemAddressReserve, &base, view->span.size, 0, 0, 0);
@@ -565,7 +567,7 @@ static seam_result map_view(struct sm_device *device, struct sm_view *view, stru
     sm_stats_count(device->stats, SM_COUNTER_rollbacks, 1);
     sm_lock_give(&device->heap_lock);
     return sm_error_set(error, SEAM_E_DEVICE, "device %d: %s in a view of %u handles: %s", device->ordinal,
-                        call, view->count, sm_driver_text(driver, code, text, sizeof(text)));
+                        call, count, sm_driver_text(driver, code, text, sizeof(text)));
 }
 
 /* ---- stitching ---- */
@@ -659,6 +661,13 @@ seam_result sm_stitch(struct sm_request *request, uint64_t plain, struct sm_bloc
     }
     sm_lock_take(&device->heap_lock);
     sm_heap_redeem(&device->heap, DRAFT_RECORDS);
+    /* Others may have used up the fence record while the driver worked; the view is right all the same. */
+    if (!result && !sm_slab_reserve(&device->heap.fences, 1)) {
+        result = sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the fence of a block of %lu bytes",
+                              request->size);
+        view->closed = false;
+        view->whole = true;
+    }
     if (result)
         give_back(&lent);
     else

@@ -28,6 +28,7 @@ struct sm_block *sm_block_lend(struct sm_block *block, uint64_t from, uint64_t t
     block->borrower = NULL;
     block->next_piece = NULL;
     block->extent->home->used += block->size;
+    sm_block_heap(block)->parts.bytes[SM_PART_fenced] += (int64_t)block->size;
     return block;
 }
 
@@ -35,6 +36,8 @@ void sm_block_unlend(struct sm_block *piece)
 {
     SM_ASSERT(piece->state == SM_BLOCK_LENT);
     piece->extent->home->used -= piece->size;
+    if (!piece->borrower)
+        sm_block_heap(piece)->parts.bytes[SM_PART_fenced] -= (int64_t)piece->size;
     sm_free_join(piece);
 }
 
@@ -151,7 +154,7 @@ static void search_view(struct search *search, struct sm_view *view, sm_lender_t
     uint64_t open = 0, at = 0;
     for (uint32_t i = 0; i < view->count; i++) {
         const struct sm_view_entry *entry = &view->entries[i];
-        if (entry->gone) {
+        if (entry->gone) { /* its extent may be gone with it */
             close_run(search, view, open, at);
             open = at = entry->offset + entry->size;
             continue;
@@ -222,8 +225,10 @@ struct sm_block *sm_view_take_pieces(struct sm_view *view, uint64_t offset, uint
                                .requested = requested,
                                .pieces = pieces,
                                .stream = view->span.home->key.stream};
-    for (piece = pieces; piece; piece = piece->next_piece)
+    for (piece = pieces; piece; piece = piece->next_piece) {
         piece->borrower = block;
+        heap->parts.bytes[SM_PART_fenced] -= (int64_t)piece->size;
+    }
     view->live++;
     TAILQ_REMOVE(&heap->views, view, link);
     TAILQ_INSERT_HEAD(&heap->views, view, link);
