@@ -22,9 +22,14 @@ bool sm_fence_add(struct sm_device *device, struct sm_block *block, struct sm_st
     fence = sm_slab_take(&device->heap.fences);
     if (!fence)
         return false;
-    *fence = (struct sm_fence){.next = block->fence, .stream = stream, .block = block};
-    block->fence = fence;
+    sm_fence_set(block, stream, fence);
     return true;
+}
+
+void sm_fence_set(struct sm_block *block, struct sm_stream *stream, struct sm_fence *record)
+{
+    *record = (struct sm_fence){.next = block->fence, .stream = stream, .block = block};
+    block->fence = record;
 }
 
 /* A free event, or NULL. The heap lock is given up while the driver makes one. */
@@ -196,14 +201,13 @@ void sm_fence_poll(struct sm_device *device)
     sm_device_leave(device, &visit);
 }
 
-/* How long any pending block is waited for, whoever it waits for, before the ladder goes on. */
-#define WAIT_NS_MAX  ((int64_t)200 * 1000 * 1000)
+/* Between two looks at what waits. */
 #define PAUSE_NS_MIN 20000
 #define PAUSE_NS_MAX 1000000
 
 bool sm_fence_wait_any(struct sm_device *device)
 {
-    int64_t start = sm_clock_ns();
+    int64_t end = sm_clock_ns() + (int64_t)device->options.patience_ms * 1000000;
     long pause = PAUSE_NS_MIN;
     for (;;) {
         sm_lock_take(&device->heap_lock);
@@ -213,11 +217,54 @@ bool sm_fence_wait_any(struct sm_device *device)
         bool passed = device->pending < before;
         sm_stats_count(device->stats, SM_COUNTER_event_waits, passed);
         sm_lock_give(&device->heap_lock);
-        if (passed || !waits || sm_clock_ns() - start > WAIT_NS_MAX)
+        if (passed || !waits || sm_clock_ns() >= end)
             return passed;
         nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
         pause = pause * 2 < PAUSE_NS_MAX ? pause * 2 : PAUSE_NS_MAX;
     }
+}
+
+/* The fence whose event was recorded first of all that wait; NULL if none. Heap lock held. */
+static struct sm_fence *oldest(struct sm_device *device)
+{
+    struct sm_fence *fence, *first = NULL;
+    struct sm_stream *stream;
+    TAILQ_FOREACH(stream, &device->waiting, waits) {
+        fence = TAILQ_FIRST(&stream->waiting);
+        if (!first || fence->serial < first->serial)
+            first = fence;
+    }
+    return first;
+}
+
+bool sm_fence_wait_one(struct sm_device *device)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    struct sm_spare_event *spare = NULL;
+    struct sm_fence *fence;
+    uint64_t serial = 0;
+    bool passed;
+    CUresult code;
+    sm_lock_take(&device->heap_lock);
+    fence = sm_capture_running(device) ? NULL : oldest(device);
+    if (fence) {
+        spare = fence->event;
+        serial = fence->serial;
+    }
+    sm_lock_give(&device->heap_lock);
+    if (!spare)
+        return false;
+    /* The event may be passed and used again by others meanwhile: then the wait is longer than needed, no
+     * more. */
+    code = SM_CALL(driver, cuEventSynchronize, spare->event);
+    sm_lock_take(&device->heap_lock);
+    sm_stats_count(device->stats, code ? SM_COUNTER_driver_errors : SM_COUNTER_event_waits, 1);
+    sm_fence_poll(device);
+    /* If it waits all the same, the driver does not answer for its event: waiting again would not end. */
+    fence = oldest(device);
+    passed = !fence || fence->serial != serial;
+    sm_lock_give(&device->heap_lock);
+    return code == CUDA_SUCCESS && passed;
 }
 
 /* Everything queued up to `until` has passed: the whole device has done its work. Heap lock held. */

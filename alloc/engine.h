@@ -265,6 +265,8 @@ bool sm_stream_is_done(struct sm_device *device, struct sm_stream *stream, uint6
 enum sm_kind sm_home_kind(const struct sm_home *home);
 /* Handles mapped at home came (+) or went (-): plain allocations are none. Heap lock held. */
 void sm_count_mapped(struct sm_device *device, int64_t bytes, int64_t handles);
+/* Does something that the driver refused to unmap lie in [address, address + bytes)? Memory lock held. */
+bool sm_is_blocked(const struct sm_device *device, uint64_t address, uint64_t bytes);
 /* One more driver error. Heap lock not held. */
 void sm_note_error(struct sm_device *device);
 /* The driver did not take a handle back: unmapped unless address says where it still is. Memory lock held,
@@ -301,6 +303,8 @@ void sm_stitch_teardown(struct sm_device *device);
 
 /* Adds a stream to a LIVE block's fence; heap lock held. Returns: false when out of host memory. */
 bool sm_fence_add(struct sm_device *device, struct sm_block *block, struct sm_stream *stream);
+/* The same with a record that was taken from device->heap.fences before; the stream is not in the fence yet. */
+void sm_fence_set(struct sm_block *block, struct sm_stream *stream, struct sm_fence *record);
 /* The block was just made PENDING: records an event for each entry of its fence. Heap lock held at entry and
  * exit, not over the driver calls. Entries without an event wait in device->unrecorded. Never fails. */
 void sm_fence_record(struct sm_device *device, struct sm_block *block);
@@ -311,6 +315,9 @@ void sm_fence_poll(struct sm_device *device);
  * stream holds nobody up. Requires: memory lock held, heap lock not. Returns: true when a block became free.
  */
 bool sm_fence_wait_any(struct sm_device *device);
+/* Waits for the fence that was recorded first of all that wait, however long, and completes what has passed.
+ * Requires: as above. Returns: false when nothing waits, or the driver does not answer for it. */
+bool sm_fence_wait_one(struct sm_device *device);
 /* Waits until the device has done everything, and completes all fences. Requires: as above. Returns: false
  * when the driver refused. */
 bool sm_fence_wait_all(struct sm_device *device);
