@@ -150,6 +150,8 @@ seam_result sm_allocator_window_open(struct sm_allocator *allocator, const char 
                                      struct sm_error *error);
 seam_result sm_allocator_window_close(struct sm_allocator *allocator, uint64_t window,
                                       struct sm_error *error);
+/* One figure by name; of a device that nobody used yet it is 0, and the device stays untouched. Returns: false for no figure. */
+bool sm_allocator_stat(struct sm_allocator *allocator, int ordinal, const char *name, int64_t *value);
 seam_result sm_allocator_validate(struct sm_allocator *allocator, struct sm_error *error);
 
 /* ---- device.c ---- */
@@ -249,7 +251,7 @@ void sm_release_lost(struct sm_device *device);
  * Context entered. Returns: SEAM_OK and *created, or SEAM_E_HOST_OOM. */
 seam_result sm_grow_try(struct sm_device *device, bool *created, struct sm_error *error);
 /* Unmaps, releases and frees everything, live or not; nobody else is inside. */
-void sm_grow_teardown(struct sm_device *device);
+void sm_trim_teardown(struct sm_device *device);
 /* New memory of exactly `bytes` in the request's home, apart from its free neighbours.
  * Requires: as sm_grow. Returns: SEAM_OK and *piece, LENT to nobody yet; else as sm_grow. */
 seam_result sm_grow_piece(struct sm_request *request, uint64_t bytes, struct sm_block **piece,

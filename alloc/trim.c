@@ -329,7 +329,7 @@ uint64_t sm_trim(struct sm_device *device, uint64_t bytes, enum sm_trim_wait wai
     return given;
 }
 
-void sm_grow_teardown(struct sm_device *device)
+void sm_trim_teardown(struct sm_device *device)
 {
     struct sm_driver *driver = device->allocator->driver;
     struct sm_lost_handle *lost;

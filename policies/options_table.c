@@ -151,6 +151,11 @@ static const struct sm_option_info infos[] = {
         {0},
 };
 
+const char *sm_options_policy_name(enum sm_policy policy)
+{
+    return policy_names[policy];
+}
+
 const struct sm_option_info *sm_options_table(void)
 {
     return infos;
