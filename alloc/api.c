@@ -206,7 +206,8 @@ int seam_device_count(void)
 
 /* ---- memory ---- */
 
-/* CUDA's per-thread default stream is one handle for a stream of each thread: nothing could be ordered by it. */
+/* CUDA's per-thread default stream is one handle for a stream of each thread: nothing could be ordered by
+ * it. */
 static seam_result check_stream(const char *call, seam_stream stream)
 {
     if (stream != CU_STREAM_PER_THREAD)

@@ -150,7 +150,8 @@ seam_result sm_allocator_window_open(struct sm_allocator *allocator, const char 
                                      struct sm_error *error);
 seam_result sm_allocator_window_close(struct sm_allocator *allocator, uint64_t window,
                                       struct sm_error *error);
-/* One figure by name; of a device that nobody used yet it is 0, and the device stays untouched. Returns: false for no figure. */
+/* One figure by name; of a device that nobody used yet it is 0, and the device stays untouched. Returns:
+ * false for no figure. */
 bool sm_allocator_stat(struct sm_allocator *allocator, int ordinal, const char *name, int64_t *value);
 seam_result sm_allocator_validate(struct sm_allocator *allocator, struct sm_error *error);
 
@@ -305,7 +306,8 @@ void sm_stitch_teardown(struct sm_device *device);
 
 /* Adds a stream to a LIVE block's fence; heap lock held. Returns: false when out of host memory. */
 bool sm_fence_add(struct sm_device *device, struct sm_block *block, struct sm_stream *stream);
-/* The same with a record that was taken from device->heap.fences before; the stream is not in the fence yet. */
+/* The same with a record that was taken from device->heap.fences before; the stream is not in the fence yet.
+ * */
 void sm_fence_set(struct sm_block *block, struct sm_stream *stream, struct sm_fence *record);
 /* The block was just made PENDING: records an event for each entry of its fence. Heap lock held at entry and
  * exit, not over the driver calls. Entries without an event wait in device->unrecorded. Never fails. */

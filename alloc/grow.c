@@ -456,7 +456,8 @@ static bool ready_segment(struct sm_heap *heap, uint64_t bytes)
     return false;
 }
 
-/* A segment for the request, as PyTorch's native allocator gets it: a plain allocation that joins with nothing. */
+/* A segment for the request, as PyTorch's native allocator gets it: a plain allocation that joins with
+ * nothing. */
 static seam_result grow_segment(struct sm_request *request, struct sm_block **block,
                                 struct sm_shortage *shortage, struct sm_error *error)
 {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reclaim: when no free range serves a request: growth, and if that fails the ladder. The only file that retries.
+/* reclaim: when no free range serves a request: growth, and if that fails the ladder. The only file that
+ * retries.
  *
  *   1 grow         new handles, exactly what is missing if more is refused
  *   2 trim, need   free handles of streams that are done, as many as are missing; grow
- *   3 wait, any    for a while (patience_ms) for whichever pending block comes free first; grow; until none does
+ *   3 wait, any    for a while (patience_ms) for whichever pending block comes free first; grow; until none
+ *                  does
  *   4 trim, idle   all free handles of streams that are done; grow
  *   5 wait, one    for the pending block that has waited longest, however long; grow; until nothing waits
  *   6 trim, wait   all free handles, waiting for their streams; grow

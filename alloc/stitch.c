@@ -1,21 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stitch: one block from free memory of several places.
  *
- *   1 holes    free ranges of at least half a granule in the large homes that may lend: the request's own, and
+ *   1 holes    free ranges of at least half a granule in the large homes that may lend: the request's own,
+ *              and
  *              those of streams that are known to be done with everything they were given
  *   2 middles  whole handles of the holes with the most of them, until the request is covered
- *   3 ends     the first piece may begin inside a handle, if it ends with it; the last may end inside one; the
+ *   3 ends     the first piece may begin inside a handle, if it ends with it; the last may end inside one;
+ *              the
  *              two may not share a handle, as a view holds a handle once
  *   4 growth   exactly what is still missing, as new memory at home
- *   5 view     a fresh range of addresses; each handle the pieces touch is mapped into it whole, then access in
+ *   5 view     a fresh range of addresses; each handle the pieces touch is mapped into it whole, then access
+ *              in
  *              one call
  *   6 block    the pieces are LENT, the block lies in the view, and the view is kept after it
  *
  * Pieces are lent before the heap lock is given up for the driver, so that nobody takes them; a refused call
  * gives them back and undoes the view.
  *
- * Memory of another stream: the block's fence then holds its own stream from the start, so that the pieces are
- * free again only when that stream has done its work. Bytes are accounted at home alone: a view owns no memory.
+ * Memory of another stream: the block's fence then holds its own stream from the start, so that the pieces
+ * are
+ * free again only when that stream has done its work. Bytes are accounted at home alone: a view owns no
+ * memory.
+ *
+ * Bound. When a request of at least 4 granules made memory grow, and reserved R is then above the peak of
+ * live bytes and its slack, then once the request is served
+ *
+ *     R <= L + W + S
+ *
+ * with L the bytes of live and pending blocks, W the free bytes of large handles that hold others too, and S
+ * the free bytes of the small class: no large handle is free whole. Premises: the default pool, no split
+ * limit; every stream with free memory is done and lending is on, or else the homes that may not lend count
+ * apart; at most HOLES_MAX holes, of which PIECES_MAX - 3 have whole handles; nobody takes or gives memory
+ * meanwhile; the driver refuses nothing; growth did not fill a gap whole to join what lies behind it.
+ * Proof. Each free whole handle is at least a granule and lies in the middle of one hole. (a) Growth with a
+ * stitch: the middles did not cover the request, so all of them were chosen; what is cut off at the end, as
+ * growth is whole granules, is less than a granule, and frees no whole handle. (b) Growth alone, by n bytes
+ * behind a free range of b: chosen because the draft lacked n or more. The draft had all middles, and as
+ * first piece gained no less than that range has beside its own; so it had b and the middles of all others,
+ * and lacked n or more only if those are none. The block uses b, and all but less than a granule of n.
  *
  * Protected by: memory lock; the heap lock for bookkeeping. */
 #include "alloc/engine.h"
@@ -113,7 +135,8 @@ static bool is_foreign(const struct sm_request *request, const struct sm_block *
     return false;
 }
 
-/* A LIVE block in hand: whose it is. `record` is used when its memory is another stream's, and given back otherwise. */
+/* A LIVE block in hand: whose it is. `record` is used when its memory is another stream's, and given back
+ * otherwise. */
 static void sign(struct sm_request *request, struct sm_block *block, struct sm_fence *record)
 {
     struct sm_device *device = request->device;
