@@ -26,7 +26,8 @@ CUresult sim_enter(enum sim_call call);
 /* The same, without counting and faults: only the state. */
 CUresult sim_check_state(void);
 
-/* The call this thread is in, for reports. */
+/* The call this thread is in, for reports; its name. */
+enum sim_call sim_current(void);
 const char *sim_current_call(void);
 
 #define SIM_ENTER(name)                                                                                      \
