@@ -45,6 +45,11 @@ enum sim_call sim_current(void)
     return current;
 }
 
+void sim_set_current(enum sim_call call)
+{
+    current = call;
+}
+
 const char *sim_current_call(void)
 {
     return sim_call_names[current];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stream: see stream.h. */
 #include "sim/core/stream.h"
+#include "sim/core/calls.h"
 #include "sim/core/capture.h"
 #include "sim/core/config.h"
 #include "sim/core/context.h"
@@ -258,6 +259,7 @@ CUresult sim_stream_work(CUstream stream, CUdeviceptr base, size_t size, uint64_
     struct sim_op op = {.kind = SIM_OP_KERNEL};
     struct sim_stream *s = control_get(stream);
     op.ns = ns;
+    sim_set_current(SIM_CALL_cuLaunchKernel);
     add_touch(&op, base, size, true);
     CUresult result = s ? sim_stream_submit(s, &op) : CUDA_ERROR_INVALID_HANDLE;
     sim_queue_tick();
@@ -268,6 +270,7 @@ CUresult sim_stream_work(CUstream stream, CUdeviceptr base, size_t size, uint64_
 CUresult sim_stream_do(CUstream stream, CUdeviceptr base, size_t size, const struct sim_work *work)
 {
     struct sim_op op = {.kind = SIM_OP_KERNEL, .name = work->name, .ns = sim_model_work_ns(work)};
+    sim_set_current(SIM_CALL_cuLaunchKernel);
     if (sim_timing_on())
         sim_timing_launch();
     struct sim_stream *s = control_get(stream);
