@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum {
-    VAIN_NS = 100,        /* the least that a question in vain costs: also with free calls polling must end */
+    VAIN_NS = 100, /* the least that asking again in vain costs: also with free calls polling must end */
     ONLOOKER_ASKS = 1000, /* in vain, while the clock stands still */
     SHOWN_NS = 200        /* shorter calls are left out of the trace */
 };
@@ -26,6 +26,7 @@ static _Atomic uint64_t epoch = 1;
  */
 static __thread uint64_t acting_since, vain_at;
 static __thread unsigned vain_asks;
+static __thread bool polls; /* its last call was a question in vain */
 
 uint64_t sim_timing_now(void)
 {
@@ -98,6 +99,8 @@ void sim_timing_call(enum sim_call call)
             return;
         act();
     }
+    if (!is_question(call))
+        polls = false;
     uint64_t ns = sim_cost_fixed(call);
     if (ns)
         spend(sim_call_names[call], ns, &call_ns[call]);
@@ -127,8 +130,9 @@ void sim_timing_vain(void)
     enum sim_call call = sim_current();
     uint64_t fixed = sim_cost_fixed(call), at = sim_timing_now();
     if (is_acting()) {
-        if (fixed < VAIN_NS)
+        if (polls && fixed < VAIN_NS)
             spend(sim_call_names[call], VAIN_NS - fixed, &call_ns[call]);
+        polls = true;
         return;
     }
     vain_asks = at == vain_at ? vain_asks + 1 : 0;

@@ -49,7 +49,8 @@ void sim_timing_call(enum sim_call call);
 void sim_timing_extra(enum sim_call call, uint64_t ns);
 void sim_timing_launch(void);
 
-/* A question was answered "not yet": the clock moves, so that who polls gets there. Thread: any, no lock. */
+/* A question was answered "not yet". When it was asked again and again the clock moves, so that who polls
+ * gets there. Thread: any, no lock. */
 void sim_timing_vain(void);
 
 /* Gives an operation its times (op->due is its end). Requires: `blocker` is the stream of the lane that a
