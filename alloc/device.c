@@ -47,12 +47,29 @@ static int attribute(struct sm_device *device, CUdevice_attribute name)
     return value;
 }
 
+/* Without VMM, or where it lies, the device is used in plain segments. */
+static void go_plain(struct sm_device *device, const char *why)
+{
+    if (device->options.policy != SM_POLICY_NATIVE)
+        sm_log(SM_LOG_WARNING, "device %d (%s) is used with policy native: %s", device->ordinal, device->name,
+               why);
+    device->options.policy = SM_POLICY_NATIVE;
+    if (!device->granularity)
+        device->granularity = 2 * SM_MIB; /* the unit of segments; nothing is mapped */
+}
+
 /* A capability bit may be set where the creation is then refused: only a trial tells. Context entered. */
 static seam_result find_properties(struct sm_device *device, struct sm_error *error)
 {
     CUmemAllocationProp *properties = &device->properties;
     bool can = true;
-    if (!device->allocator->options.exportable)
+    if (device->options.policy == SM_POLICY_NATIVE)
+        return SEAM_OK;
+    if (sm_grow_try(device, &can, error))
+        return SEAM_E_HOST_OOM;
+    if (!can)
+        go_plain(device, "it refuses to create memory although it says that it can");
+    if (!can || !device->options.exportable)
         return SEAM_OK;
     if (attribute(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
         properties->requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -114,11 +131,10 @@ static seam_result ask_driver(struct sm_device *device, struct sm_error *error)
                    CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device->device);
     if (code != CUDA_SUCCESS)
         return refuse(device, "cuDeviceGetAttribute", code, error);
-    if (!has_vmm)
-        return sm_error_set(
-            error, SEAM_E_UNSUPPORTED,
-            "device %d (%s) offers no virtual memory management; use the native allocator on it",
-            device->ordinal, device->name);
+    if (!has_vmm || device->options.policy == SM_POLICY_NATIVE) {
+        go_plain(device, "it offers no virtual memory management");
+        return SEAM_OK;
+    }
     device->properties = (CUmemAllocationProp){
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal},
@@ -175,6 +191,7 @@ seam_result sm_device_create(struct sm_allocator *allocator, int ordinal, struct
     if (!device)
         return sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the record of device %d", ordinal);
     device->allocator = allocator;
+    device->options = allocator->options;
     device->ordinal = ordinal;
     init_records(device);
     result = ask_driver(device, error);
@@ -218,6 +235,7 @@ void sm_device_destroy(struct sm_device *device)
         bool entered = sm_device_enter(device, &visit, NULL) == SEAM_OK;
         (void)SM_CALL(device->allocator->driver, cuCtxSynchronize, );
         sm_fence_teardown(device);
+        sm_stitch_teardown(device);
         sm_grow_teardown(device);
         if (entered)
             sm_device_leave(device, &visit);

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # sim_device_library(TARGET FILE): makes a library part of the simulated device: build/PRESET/sim/lib/FILE, which looks
-# for the driver beside itself and, from the folder of another wheel, in that of the CUDA wheel. The path is a RUNPATH
-# only for itself: whoever loads it has found the device already.
+# for the driver beside itself and, from the folder of another wheel, in that of the CUDA wheel.
 function(sim_device_library target file)
   get_filename_component(extension ${file} EXT)
   string(REPLACE "${extension}" "" name ${file})

@@ -2,6 +2,7 @@
 /* growth: see growth.h. Pure; the caller's lock protects the options and the state. */
 #include "policies/growth.h"
 #include "base/align.h"
+#include "policies/fit.h"
 
 #define SMALL_GROWTH_MAX (20 * SM_MIB)
 #define LOOK_AHEAD       (32 * SM_MIB)
@@ -10,6 +11,11 @@
 #define HANDLE_MIN       (16 * SM_MIB)
 #define HANDLE_MAX       (128 * SM_MIB)
 #define HANDLES_A_GROWTH 12
+
+/* PyTorch's figures: segments of small requests, and the size from which a request has a segment of its own.
+ */
+#define TORCH_SMALL_SEGMENT (2 * SM_MIB)
+#define TORCH_LARGE_MIN     (10 * SM_MIB)
 
 uint64_t sm_growth_free_limit(const struct sm_options *options, uint64_t live_peak)
 {
@@ -21,14 +27,36 @@ uint64_t sm_growth_free_limit(const struct sm_options *options, uint64_t live_pe
     return live_peak + sm_max(slack, SLACK_MIN);
 }
 
-uint64_t sm_growth_least(const struct sm_growth_state *state)
+uint64_t sm_growth_step(const struct sm_options *options, const struct sm_growth_state *state)
 {
-    return sm_align_up(state->missing, state->granularity);
+    if (options->policy != SM_POLICY_EXPANDABLE)
+        return state->granularity;
+    return sm_align_up(state->small_class ? TORCH_SMALL_SEGMENT : options->large_segment_size,
+                       state->granularity);
+}
+
+uint64_t sm_growth_segment(const struct sm_options *options, uint64_t request)
+{
+    if (sm_fit_is_small(options, request))
+        return TORCH_SMALL_SEGMENT;
+    if (request < TORCH_LARGE_MIN)
+        return options->large_segment_size;
+    return sm_align_up(request, TORCH_SMALL_SEGMENT);
+}
+
+uint64_t sm_growth_least(const struct sm_options *options, const struct sm_growth_state *state)
+{
+    uint64_t step = sm_growth_step(options, state);
+    uint64_t steps = state->missing / step + (state->missing % step > 0);
+    return options->policy == SM_POLICY_EXPANDABLE ? sm_min(steps, SM_GROWTH_HANDLES_MAX) * step
+                                                   : steps * step;
 }
 
 uint64_t sm_growth_wanted(const struct sm_options *options, const struct sm_growth_state *state)
 {
-    uint64_t least = sm_growth_least(state);
+    uint64_t least = sm_growth_least(options, state);
+    if (options->policy != SM_POLICY_STITCH)
+        return least;
     if (state->small_class) {
         uint64_t share = sm_min(state->home_bytes / 8, SMALL_GROWTH_MAX);
         return sm_max(least, sm_align_down(share, state->granularity));
@@ -58,6 +86,9 @@ unsigned sm_growth_handles(const struct sm_options *options, const struct sm_gro
 {
     uint64_t granularity = state->granularity;
     uint64_t largest = options->handle_bytes;
+    if (options->policy == SM_POLICY_EXPANDABLE)
+        return split_evenly(bytes, sm_growth_step(options, state), sm_growth_step(options, state),
+                            SM_GROWTH_HANDLES_MAX, sizes);
     if (state->small_class || bytes == granularity)
         return split_evenly(bytes, largest ? largest : bytes, granularity, SM_GROWTH_HANDLES_MAX, sizes);
     if (bytes <= ONE_HANDLE_MAX && (!largest || bytes <= largest)) {

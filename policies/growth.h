@@ -7,7 +7,11 @@
  * inside the growth then leaves a small handle broken, not a large one. Look-ahead: while reserved + n stays
  * below peak live x (1 + slack), growth costs nothing at the peak, so a growth may be rounded up to 32 MiB as
  * far as that allows; loops that grow step by step then make fewer driver calls. The slack is at least 8 MiB,
- * unless it is set to 0. */
+ * unless it is set to 0.
+ *
+ * Under expandable all handles are of one size, 2 MiB for the small class and large_segment_size for the
+ * large one, and no more are asked for than are missing. Under native a growth is a segment: 2 MiB for small
+ * requests, large_segment_size below 10 MiB, else the request rounded up to 2 MiB. */
 #ifndef SEAM_POLICIES_GROWTH_H
 #define SEAM_POLICIES_GROWTH_H
 
@@ -28,8 +32,14 @@ struct sm_growth_state {
  * Returns: >= live_peak; equal without slack. */
 uint64_t sm_growth_free_limit(const struct sm_options *options, uint64_t live_peak);
 
-/* The least growth that serves: missing rounded up to the granularity. */
-uint64_t sm_growth_least(const struct sm_growth_state *state);
+/* The size that handles of a growth are multiples of. */
+uint64_t sm_growth_step(const struct sm_options *options, const struct sm_growth_state *state);
+/* Native: the segment for a request. */
+uint64_t sm_growth_segment(const struct sm_options *options, uint64_t request);
+
+/* The least growth that serves: missing rounded up to the step, no more than SM_GROWTH_HANDLES_MAX steps
+ * under expandable. */
+uint64_t sm_growth_least(const struct sm_options *options, const struct sm_growth_state *state);
 /* What to ask for first: >= least, a multiple of the granularity. */
 uint64_t sm_growth_wanted(const struct sm_options *options, const struct sm_growth_state *state);
 

@@ -18,8 +18,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum sm_policy { SM_POLICY_STITCH, SM_POLICY_COUNT };
+enum sm_policy { SM_POLICY_STITCH, SM_POLICY_EXPANDABLE, SM_POLICY_NATIVE, SM_POLICY_COUNT };
 enum sm_peers { SM_PEERS_ALL, SM_PEERS_NONE };
+enum sm_lending { SM_LENDING_COMPLETED, SM_LENDING_OFF };
 
 #define SM_UNLIMITED     UINT64_MAX
 #define SM_ROUNDUP_SLOTS 16
@@ -29,6 +30,7 @@ struct sm_options {
     /* PyTorch's keys */
     uint64_t max_split_size;                     /* bytes; SM_UNLIMITED: every block may be split */
     uint64_t max_non_split_rounding;             /* bytes */
+    uint64_t large_segment_size;                 /* bytes; native, expandable */
     uint8_t roundup_divisions[SM_ROUNDUP_SLOTS]; /* slot i: [2^i MiB, 2^(i+1) MiB); 0: off; see
                                                     policies/rounding.h */
     double garbage_collection_threshold;         /* share of the limit; 0: off */
@@ -39,6 +41,7 @@ struct sm_options {
     uint64_t handle_bytes;   /* largest handle of a growth; 0: by policies/growth.h */
     uint64_t slack_permille; /* growth below peak live x (1 + this) needs no second thought */
     uint64_t address_limit;  /* bytes of address space that may be reserved, all devices */
+    enum sm_lending lending; /* whether free memory of a stream may serve another */
     enum sm_peers peers;     /* who is granted access to new mappings */
     bool exportable;         /* ask for handles that can be shared (file descriptor) where the device can */
     unsigned log_level;      /* base/log.h */

@@ -10,11 +10,13 @@
 #include <string.h>
 
 static const char *const backend_names[] = {"native", NULL};
-static const char *const policy_names[] = {"stitch", NULL};
+static const char *const policy_names[] = {"stitch", "expandable", "native", NULL};
 static const char *const peers_names[] = {"all", "none", NULL};
+static const char *const lending_names[] = {"completed", "off", NULL};
 static const char *const log_names[] = {"error", "warning", "info", "debug", NULL};
 
-_Static_assert(sizeof(enum sm_policy) == sizeof(unsigned) && sizeof(enum sm_peers) == sizeof(unsigned),
+_Static_assert(sizeof(enum sm_policy) == sizeof(unsigned) && sizeof(enum sm_peers) == sizeof(unsigned) &&
+                   sizeof(enum sm_lending) == sizeof(unsigned),
                "choices are stored as unsigned");
 
 #define AT(field)   .offset = offsetof(struct sm_options, field)
@@ -76,8 +78,8 @@ _Static_assert(sizeof(enum sm_policy) == sizeof(unsigned) && sizeof(enum sm_peer
       "with a split limit: a range kept whole serves a request that is less than this smaller",              \
       NUMBER(AT(max_non_split_rounding), SM_MIB, 20, MIB_MAX))                                               \
     X("large_segment_size_mb", PYTORCH, "MiB", "20", "11 to 17592186044415",                                 \
-      "size of PyTorch's segments; accepted, no effect",                                                     \
-      NUMBER(PASSED_OVER, SM_MIB, 11, MIB_MAX))                                                              \
+      "segments (native) and handles (expandable) of the large class; no effect under stitch",               \
+      NUMBER(AT(large_segment_size), SM_MIB, 11, MIB_MAX))                                                   \
     X("garbage_collection_threshold", PYTORCH, "share", "off", "above 0 and below 1",                        \
       "share of the memory limit (of the device without one) above which old free memory is returned",       \
       OPEN_SHARE_OR(AT(garbage_collection_threshold), "off"))                                                \
@@ -104,8 +106,9 @@ _Static_assert(sizeof(enum sm_policy) == sizeof(unsigned) && sizeof(enum sm_peer
       "reuse inside PyTorch's captures; accepted, no effect", BOOL(PASSED_OVER))                             \
     X("pinned_*", PYTORCH, "text", "-", "any",                                                               \
       "settings of PyTorch's allocator of host memory; passed over", TEXT(PASSED_OVER))                      \
-    X("policy", OURS, "name", "stitch", "stitch",                                                            \
-      "how memory is placed", CHOICE(AT(policy), policy_names))                                              \
+    X("policy", OURS, "name", "stitch", "stitch, expandable or native",                                      \
+      "how memory is placed: our way, or after PyTorch's expandable segments or its plain ones",             \
+      CHOICE(AT(policy), policy_names))                                                                      \
     X("small_limit_kib", OURS, "KiB", "256", "0 to 20480",                                                   \
       "requests up to this size live in a home of their own, apart from the large ones",                     \
       NUMBER(AT(small_limit), SM_KIB, 0, 20480))                                                             \
@@ -119,6 +122,9 @@ _Static_assert(sizeof(enum sm_policy) == sizeof(unsigned) && sizeof(enum sm_peer
     X("address_limit_gib", OURS, "GiB", "131072", "1 to 131072",                                             \
       "address space that may be reserved, all devices together",                                            \
       NUMBER(AT(address_limit), SM_GIB, 1, 131072))                                                          \
+    X("lending", OURS, "name", "completed", "completed or off",                                              \
+      "free memory of one stream for another under stitch: once its work is known to be done, or never",     \
+      CHOICE(AT(lending), lending_names))                                                                    \
     X("peers", OURS, "name", "all", "all or none",                                                           \
       "other devices that may reach the memory of a device", CHOICE(AT(peers), peers_names))                 \
     X("exportable", OURS, "bool", "True", "True or False",                                                   \

@@ -46,6 +46,7 @@ struct sim_config {
     enum sim_streams streams; /* see above */
     uint64_t lag;             /* for SIM_STREAMS_LAG */
     uint64_t seed;            /* for SIM_STREAMS_RANDOM */
+    bool plain_descend; /* plain allocations lie at falling addresses, as mmap places them; default rising */
     bool backed; /* memory is real host memory; else only the tables are kept, and copies move nothing */
     bool partial_mappings; /* a mapping may be a part of a handle, at any offset; default: whole handles at 0
                             */

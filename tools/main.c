@@ -9,13 +9,16 @@
 #include <unistd.h>
 
 static const char usage[] =
-    "usage: seamalloc replay [--policy NAME|FILE] [--device-mib N] [--cost PRESET] [--json] TRACE...\n"
+    "usage: seamalloc replay [--policy NAME|FILE] [--device-mib N] [--cost PRESET] [--descending] [--json]\n"
+    "                        TRACE...\n"
     "       seamalloc run [OPTIONS] SCRIPT [ARGS]     (python3 -m seamalloc run)\n"
     "       seamalloc --version\n"
     "\n"
     "replay plays recorded traces through the allocator on the simulated device: one row for each trace and "
     "policy.\n"
-    "The only policy so far is stitch; a FILE holds key:value settings (docs/options.md).\n";
+    "Policies: stitch (default), expandable and native (after PyTorch's rules), or a FILE of key:value "
+    "settings\n"
+    "(docs/options.md). --descending: plain allocations lie at falling addresses, as with some drivers.\n";
 
 struct arguments {
     struct sim_config config;
@@ -26,11 +29,10 @@ struct arguments {
 
 static bool parse(int argc, char **argv, struct arguments *arguments)
 {
-    static const struct option options[] = {{"policy", required_argument, NULL, 'p'},
-                                            {"device-mib", required_argument, NULL, 'm'},
-                                            {"cost", required_argument, NULL, 'c'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {0}};
+    static const struct option options[] = {
+        {"policy", required_argument, NULL, 'p'}, {"device-mib", required_argument, NULL, 'm'},
+        {"cost", required_argument, NULL, 'c'},   {"json", no_argument, NULL, 'j'},
+        {"descending", no_argument, NULL, 'd'},   {0}};
     int c;
     char *end;
     sim_config_default(&arguments->config);
@@ -42,6 +44,8 @@ static bool parse(int argc, char **argv, struct arguments *arguments)
             arguments->config.cost = optarg;
         else if (c == 'j')
             arguments->json = true;
+        else if (c == 'd')
+            arguments->config.plain_descend = true;
         else if (c == 'm') {
             arguments->config.device_bytes = strtoull(optarg, &end, 10) << 20;
             if (*end || !arguments->config.device_bytes) {
@@ -95,8 +99,9 @@ static int replay(int argc, char **argv)
                "reserved", "use");
     for (int i = optind; i < argc; i++)
         for (int p = 0; p < arguments.policy_count; p++) {
-            json_t *row =
-                choose_policy(arguments.policies[p]) ? replay_trace(argv[i], &arguments.config) : NULL;
+            json_t *row = choose_policy(arguments.policies[p])
+                              ? replay_trace(argv[i], arguments.policies[p], &arguments.config)
+                              : NULL;
             if (!row)
                 failures++;
             else if (!arguments.json)

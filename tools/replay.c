@@ -29,6 +29,8 @@ static const struct {
     {"release", "cuMemRelease"},
     {"reserve", "cuMemAddressReserve"},
     {"address_free", "cuMemAddressFree"},
+    {"alloc", "cuMemAlloc"},
+    {"free", "cuMemFree"},
 };
 #define CALLS (sizeof(calls) / sizeof(calls[0]))
 
@@ -182,7 +184,7 @@ static uint64_t driver_ns(void)
     return ns;
 }
 
-static json_t *result_of(const struct replay *replay, const uint64_t *half)
+static json_t *result_of(const struct replay *replay, const char *policy, const uint64_t *half)
 {
     static const uint64_t none[CALLS];
     double allocated = (double)figure("allocated_bytes.all.peak"),
@@ -190,7 +192,7 @@ static json_t *result_of(const struct replay *replay, const uint64_t *half)
     uint64_t operations = figure("allocation.all.in") > 0 ? (uint64_t)figure("allocation.all.in") : 1;
     json_t *row = json_object();
     json_object_set_new(row, "trace", json_string(replay->path));
-    json_object_set_new(row, "policy", json_string("stitch"));
+    json_object_set_new(row, "policy", json_string(policy));
     json_object_set_new(row, "events", json_integer((json_int_t)replay->events));
     json_object_set_new(row, "failed", json_integer((json_int_t)replay->failed));
     json_object_set_new(row, "requested_peak", json_integer(figure("requested_bytes.all.peak")));
@@ -202,7 +204,7 @@ static json_t *result_of(const struct replay *replay, const uint64_t *half)
     json_object_set_new(row, "driver_calls", call_counts(none));
     json_object_set_new(row, "driver_calls_second_half", call_counts(half));
     json_object_set_new(row, "mappings_peak", json_integer(figure("mappings.all.peak")));
-    json_object_set_new(row, "view_bytes_peak", json_integer(0));
+    json_object_set_new(row, "view_bytes_peak", json_integer(figure("view_bytes.all.peak")));
     json_object_set_new(row, "host_ns_per_op", json_real((double)replay->allocator_ns / (double)operations));
     return row;
 }
@@ -242,7 +244,7 @@ static int play_all(struct replay *replay, int64_t events, uint64_t *half)
     return code;
 }
 
-json_t *replay_trace(const char *path, const struct sim_config *config)
+json_t *replay_trace(const char *path, const char *policy, const struct sim_config *config)
 {
     struct replay *replay = calloc(1, sizeof(*replay));
     int64_t events = count_events(path);
@@ -261,7 +263,7 @@ json_t *replay_trace(const char *path, const struct sim_config *config)
             fprintf(stderr, "seamalloc: %s: the allocator's books and the device's record differ: %s\n", path,
                     seam_last_error());
         else
-            row = result_of(replay, half);
+            row = result_of(replay, policy, half);
     }
     seam_shutdown();
     free(replay->blocks);

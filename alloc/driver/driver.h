@@ -32,6 +32,8 @@
     X(cuDevicePrimaryCtxRelease, 11000, 1)                                                                   \
     X(cuCtxPushCurrent, 4000, 1)                                                                             \
     X(cuCtxPopCurrent, 4000, 1)                                                                              \
+    X(cuMemAlloc, 3020, 1)                                                                                   \
+    X(cuMemFree, 3020, 1)                                                                                    \
     X(cuMemGetInfo, 3020, 1)                                                                                 \
     X(cuMemGetAllocationGranularity, 10020, 1)                                                               \
     X(cuMemAddressReserve, 10020, 1)                                                                         \

@@ -42,7 +42,7 @@ uint64_t sm_extent_boundary_down(const struct sm_extent *extent, uint64_t addres
     return handle->address + handle->size == address ? address : handle->address;
 }
 
-struct sm_extent *sm_extent_add(struct sm_home *home, uint64_t base, uint64_t size)
+static struct sm_extent *add_extent(struct sm_home *home, uint64_t base, uint64_t size, bool plain)
 {
     struct sm_heap *heap = home->heap;
     struct sm_extent *extent;
@@ -51,11 +51,22 @@ struct sm_extent *sm_extent_add(struct sm_home *home, uint64_t base, uint64_t si
         return NULL;
     gap = sm_slab_take(&heap->blocks);
     *gap = (struct sm_block){.address = base, .size = size, .extent = extent, .state = SM_BLOCK_UNMAPPED};
-    *extent = (struct sm_extent){.home = home, .base = base, .size = size, .first = gap, .last = gap};
+    *extent = (struct sm_extent){
+        .home = home, .base = base, .size = size, .plain = plain, .first = gap, .last = gap};
     TAILQ_INSERT_TAIL(&home->gaps, gap, gap);
     TAILQ_INSERT_TAIL(&home->extents, extent, link);
-    heap->address_bytes += size;
+    heap->address_bytes += plain ? 0 : size;
     return extent;
+}
+
+struct sm_extent *sm_extent_add(struct sm_home *home, uint64_t base, uint64_t size)
+{
+    return add_extent(home, base, size, false);
+}
+
+struct sm_extent *sm_extent_add_plain(struct sm_home *home, uint64_t base, uint64_t size)
+{
+    return add_extent(home, base, size, true);
 }
 
 void sm_extent_remove(struct sm_extent *extent)
@@ -65,7 +76,7 @@ void sm_extent_remove(struct sm_extent *extent)
     TAILQ_REMOVE(&home->gaps, extent->first, gap);
     sm_slab_give(&home->heap->blocks, extent->first);
     TAILQ_REMOVE(&home->extents, extent, link);
-    home->heap->address_bytes -= extent->size;
+    home->heap->address_bytes -= extent->plain ? 0 : extent->size;
     sm_hostmem_put(extent->handles, extent->handle_slots * sizeof(*extent->handles));
     sm_hostmem_put(extent->granules, extent->granule_count * sizeof(*extent->granules));
     sm_hostmem_put(extent, sizeof(*extent));
@@ -102,6 +113,31 @@ struct sm_block *sm_home_best_gap(struct sm_home *home, uint64_t size, uint64_t 
     if (best)
         *missing = least;
     return best;
+}
+
+/* Does a run of free ranges and gaps from `block` on hold `size` bytes? */
+static bool run_holds(const struct sm_block *block, uint64_t size)
+{
+    uint64_t sum = 0;
+    for (; block && sum < size && (block->state == SM_BLOCK_FREE || block->state == SM_BLOCK_UNMAPPED);
+         block = block->next)
+        sum += block->size;
+    return sum >= size;
+}
+
+struct sm_block *sm_home_first_run(struct sm_home *home, uint64_t size, uint64_t *missing)
+{
+    struct sm_block *gap, *first = NULL;
+    TAILQ_FOREACH(gap, &home->gaps, gap) {
+        const struct sm_block *start = free_size(gap->prev) ? gap->prev : gap;
+        if ((!first || gap->address < first->address) && run_holds(start, size))
+            first = gap;
+    }
+    if (first) {
+        uint64_t before = free_size(first->prev);
+        *missing = size > before ? sm_min(size - before, first->size) : 0;
+    }
+    return first;
 }
 
 bool sm_extent_prepare(struct sm_extent *extent, uint64_t end, uint32_t count)
@@ -145,7 +181,7 @@ static void add_handle(struct sm_extent *extent, uint64_t address, uint64_t size
     extent->mapped += size;
     extent->home->mapped += size;
     extent->home->heap->reserved += size;
-    extent->home->heap->handles++;
+    extent->home->heap->handles += !extent->plain;
 }
 
 static void drop_handle(struct sm_extent *extent, struct sm_handle *handle)
@@ -156,10 +192,21 @@ static void drop_handle(struct sm_extent *extent, struct sm_handle *handle)
     extent->mapped -= handle->size;
     extent->home->mapped -= handle->size;
     extent->home->heap->reserved -= handle->size;
-    extent->home->heap->handles--;
+    extent->home->heap->handles -= !extent->plain;
     extent->handle_hint = (uint32_t)(handle - extent->handles);
     extent->handle_count--;
     *handle = (struct sm_handle){0};
+}
+
+void sm_block_own_handles(struct sm_block *block, uint64_t from, uint64_t to)
+{
+    const struct sm_extent *extent = block->extent;
+    struct sm_handle *handle = sm_extent_handle_at(extent, from);
+    if (handle && handle->address < from)
+        handle = sm_extent_handle_at(extent, handle->address + handle->size);
+    for (; handle && handle->address < to;
+         handle = sm_extent_handle_at(extent, handle->address + handle->size))
+        handle->first = block;
 }
 
 static uint64_t *segments_of(const struct sm_extent *extent)
@@ -181,6 +228,7 @@ struct sm_block *sm_gap_fill(struct sm_block *gap, const uint64_t *sizes, const 
         add_handle(extent, address, sizes[i], names[i]);
         address += sizes[i];
     }
+    sm_block_own_handles(gap, gap->address, address);
     TAILQ_REMOVE(&extent->home->gaps, gap, gap);
     if (address < sm_block_end(gap)) {
         struct sm_block *rest = sm_block_divide(gap, address);
@@ -193,21 +241,45 @@ struct sm_block *sm_gap_fill(struct sm_block *gap, const uint64_t *sizes, const 
 
 /* ---- trim ---- */
 
+/* Is the handle that ends at an address mapped in views? *begin: where it begins. */
+static bool views_below(const struct sm_extent *extent, uint64_t end, uint64_t *begin)
+{
+    const struct sm_handle *handle = sm_extent_handle_at(extent, end - 1);
+    if (!SM_CHECK(handle))
+        return true;
+    *begin = handle->address;
+    return handle->views > 0;
+}
+
+/* The highest run of whole handles in a FREE block that no view maps, at most `most` bytes. Returns: false if
+ * there is none. */
+static bool find_carvable(const struct sm_block *block, uint64_t most, uint64_t *from, uint64_t *to)
+{
+    const struct sm_extent *extent = block->extent;
+    uint64_t low = sm_extent_boundary_up(extent, block->address);
+    uint64_t high = sm_extent_boundary_down(extent, sm_block_end(block));
+    uint64_t begin = high;
+    while (high > low && views_below(extent, high, &begin))
+        high = begin;
+    *from = *to = high;
+    while (*from > low && *to - *from < most && !views_below(extent, *from, &begin))
+        *from = begin;
+    return *from < *to;
+}
+
+bool sm_block_can_carve(const struct sm_block *block)
+{
+    uint64_t from, to;
+    return block->whole && find_carvable(block, 1, &from, &to);
+}
+
 struct sm_block *sm_block_carve(struct sm_block *block, uint64_t most)
 {
     struct sm_extent *extent = block->extent;
-    uint64_t from = sm_extent_boundary_up(extent, block->address);
-    uint64_t to = sm_extent_boundary_down(extent, sm_block_end(block));
     struct sm_block *carved = block;
-    if (from >= to)
+    uint64_t from, to;
+    if (!block->whole || !find_carvable(block, most, &from, &to))
         return NULL;
-    if (to - from > most) {
-        uint64_t at = to;
-        do
-            at = sm_extent_handle_at(extent, at - 1)->address;
-        while (at > from && to - at < most);
-        from = at;
-    }
     sm_free_remove(block);
     if (to < sm_block_end(block))
         sm_free_insert(sm_block_divide(block, to));

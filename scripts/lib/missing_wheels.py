@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """missing_wheels.py WHEEL_FOLDER REQUIREMENTS...: prints the pinned requirements that have no wheel for this
-interpreter in the folder, one a line. Uses pip's own parser of wheel names, so it must run in an environment that has pip."""
+interpreter in the folder, one a line. Uses pip's own parser of wheel names, so it must run where pip is."""
 
 import re
 import sys

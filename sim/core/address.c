@@ -3,6 +3,7 @@
 #include "sim/core/address.h"
 #include "base/align.h"
 #include "sim/core/backing.h"
+#include "sim/core/config.h"
 #include "sim/core/gaps.h"
 #include <stdlib.h>
 
@@ -90,8 +91,9 @@ static bool find_room(int device, enum sim_range_kind kind, uint64_t size, uint6
         sim_gaps_give(gaps, hint, size);
     }
     for (int tries = 0; tries < 64; tries++) {
-        bool found = kind == SIM_RANGE_PLAIN ? sim_gaps_take_high(gaps, size, align, base)
-                                             : sim_gaps_take_low(gaps, size, align, base);
+        bool found = kind == SIM_RANGE_PLAIN && sim_config.plain_descend
+                         ? sim_gaps_take_high(gaps, size, align, base)
+                         : sim_gaps_take_low(gaps, size, align, base);
         if (!found)
             return false;
         if (sim_backing_reserve(*base, size))

@@ -26,6 +26,13 @@ def physical_bytes(device=0):
     return driver.sim_physical_bytes(device)
 
 
+def graph_bytes_peak(device=0):
+    """The most bytes that graphs have owned, by the driver's count."""
+    value = ctypes.c_uint64()
+    assert ctypes.CDLL("libcuda.so.1").cuDeviceGetGraphMemAttribute(device, 3, ctypes.byref(value)) == 0
+    return value.value
+
+
 class Block(nn.Module):
     def __init__(self, width, heads):
         super().__init__()
@@ -204,6 +211,7 @@ def main_tour():
         "reserved_peak": torch.cuda.max_memory_reserved(),
         "allocated": torch.cuda.memory_allocated(),
         "device_bytes": physical_bytes(),
+        "graph_peak": graph_bytes_peak(),
         "device_used": torch.cuda.mem_get_info()[1] - torch.cuda.mem_get_info()[0],
     }
     return result
@@ -226,6 +234,30 @@ def main_repeat():
     train(Transformer(layers=2), token_batches(3, (64, 200, 128)))
     return {"addresses": addresses, "reserved_peak": torch.cuda.max_memory_reserved(),
             "allocated": torch.cuda.memory_allocated()}
+
+
+def main_lag():
+    """One tensor made again and again while another stream still uses the last ones."""
+    stream, addresses = torch.cuda.Stream(), set()
+    for _ in range(200):
+        x = torch.empty(4 * MIB, device=DEVICE)
+        with torch.cuda.stream(stream):
+            y = x * 2
+            x.record_stream(stream)
+        addresses.add(x.data_ptr())
+        del x, y
+    return {"addresses": len(addresses)}
+
+
+def main_refused_memory():
+    """A device that gives no more than four pieces, long before it is full."""
+    kept = []
+    try:
+        for _ in range(40):
+            kept.append(torch.empty(30 * MIB, dtype=torch.uint8, device=DEVICE))
+    except torch.OutOfMemoryError as error:
+        return {"given": len(kept), "message": str(error)}
+    return {"given": len(kept), "message": ""}
 
 
 FEATURES = {

@@ -108,7 +108,8 @@ def test_options_and_policy_file_are_in_force(run):
         seamalloc.install("mine.conf", roundup_power2_divisions=4)
         x = torch.empty(1200, dtype=torch.uint8, device="cuda")
         stats = torch.cuda.memory_stats()
-        result(settings=seamalloc.settings(), split=stats["max_split_size"], allocated=stats["allocated_bytes.all.current"])
+        result(settings=seamalloc.settings(), split=stats["max_split_size"],
+               allocated=stats["allocated_bytes.all.current"])
         """,
         install=False,
     )

@@ -100,10 +100,10 @@ def test_other_failures_are_no_out_of_memory(run):
     done = run("""
         import ctypes
         torch.ones(1, device="cuda")
-        raw = torch.cuda.caching_allocator_alloc
         from seamalloc import _library
         library = _library.load()
-        library.seam_malloc.restype, library.seam_malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+        library.seam_malloc.restype = ctypes.c_void_p
+        library.seam_malloc.argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
         result(block=library.seam_malloc(512, 99, None), text=seamalloc.last_error())
     """)
     assert done["block"] is None and "99" in done["text"]
@@ -128,7 +128,8 @@ def test_memory_fraction(run):
         kept_fraction = torch.cuda.get_per_process_memory_fraction()
         torch.cuda.set_per_process_memory_fraction(1.0)
         more = torch.empty(512 * MIB, dtype=torch.uint8, device="cuda")
-        result(before=before, fraction=fraction, text=text, refused=refused, kept=kept_fraction, address=more.data_ptr())
+        result(before=before, fraction=fraction, text=text, refused=refused, kept=kept_fraction,
+               address=more.data_ptr())
     """)
     assert done["before"] == 1.0 and done["fraction"] == 0.25 == done["kept"]
     assert done["refused"] == ["ValueError", "ValueError", "TypeError"]
@@ -181,9 +182,11 @@ def test_size_zero_and_foreign_pointers(run):
         empty.record_stream(torch.cuda.Stream())
         other = ctypes.create_string_buffer(64)
         pointer, size = ctypes.c_void_p, ctypes.c_size_t
-        library.seam_torch_free.restype, library.seam_torch_free.argtypes = None, [pointer, size, ctypes.c_int, pointer]
-        library.seam_torch_record_stream.restype, library.seam_torch_record_stream.argtypes = None, [pointer, pointer]
-        library.seam_torch_base_alloc.restype, library.seam_torch_base_alloc.argtypes = pointer, [pointer, ctypes.POINTER(size)]
+        def declare(function, result, *arguments):
+            function.restype, function.argtypes = result, arguments
+        declare(library.seam_torch_free, None, pointer, size, ctypes.c_int, pointer)
+        declare(library.seam_torch_record_stream, None, pointer, pointer)
+        declare(library.seam_torch_base_alloc, pointer, pointer, ctypes.POINTER(size))
         x = torch.ones(1000, device="cuda")
         for address in (None, ctypes.addressof(other), 8, x.data_ptr() + 512, 2**64 - 1):
             library.seam_torch_free(address, 12345, 77, None)

@@ -150,8 +150,8 @@ def test_graph_capture_keeps_its_memory_apart(run):
     del out, static
     torch.cuda.empty_cache()
     seamalloc.validate()
-    result(overlap=overlap, with_graph=with_graph, after_graph=after_graph, end=torch.cuda.memory_reserved(), still=still,
-           allocated=torch.cuda.memory_allocated())
+    result(overlap=overlap, with_graph=with_graph, after_graph=after_graph, end=torch.cuda.memory_reserved(),
+           still=still, allocated=torch.cuda.memory_allocated())
     """
     )
     assert done["overlap"] == []
@@ -176,8 +176,10 @@ def test_graphs_share_a_pool_one_after_another(run):
         graph.replay()
     torch.cuda.synchronize()
     distinct = len({t.data_ptr() for t in outs})
-    call = torch.cuda.make_graphed_callables(torch.nn.Linear(64, 64).cuda(), (torch.randn(8, 64, device="cuda", requires_grad=True),))
-    call(torch.randn(8, 64, device="cuda", requires_grad=True)).sum().backward()
+    def batch():
+        return torch.randn(8, 64, device="cuda", requires_grad=True)
+    call = torch.cuda.make_graphed_callables(torch.nn.Linear(64, 64).cuda(), (batch(),))
+    call(batch()).sum().backward()
     torch.cuda.synchronize()
     seamalloc.validate()
     del graphs, graph, outs

@@ -88,8 +88,9 @@ def test_decorator_window_exception_and_recursion(run):
     second.__exit__(None, None, None)
     document = seamalloc.stats()
     (device,) = document["devices"]
-    result(caught=caught, paths=sorted(p["path"] for p in device["phases"]), windows=[w["name"] for w in device["windows"]],
-           open=[len(p["open"]) for p in device["phases"]])
+    phases, windows = device["phases"], device["windows"]
+    result(caught=caught, paths=sorted(p["path"] for p in phases), windows=[w["name"] for w in windows],
+           open=[len(p["open"]) for p in phases])
     from seamalloc import _library
     try:
         _library.load().check(_library.load().seam_phase_pop())
@@ -116,7 +117,8 @@ DCGAN = (
         stats = torch.cuda.memory_stats()
         return stats["allocated_bytes.all.current"], stats["requested_bytes.all.current"]
     G = nn.Sequential(nn.ConvTranspose2d(100, 512, 4, 1, 0, bias=False), nn.BatchNorm2d(512), nn.ReLU(True),
-                      *up(512, 256), *up(256, 128), *up(128, 64), nn.ConvTranspose2d(64, 3, 4, 2, 1, bias=False), nn.Tanh())
+                      *up(512, 256), *up(256, 128), *up(128, 64),
+                      nn.ConvTranspose2d(64, 3, 4, 2, 1, bias=False), nn.Tanh())
     D = nn.Sequential(nn.Conv2d(3, 64, 4, 2, 1, bias=False), nn.LeakyReLU(0.2, inplace=True), *down(64, 128),
                       *down(128, 256), *down(256, 512), nn.Conv2d(512, 1, 4, 1, 0, bias=False), nn.Sigmoid())
     torch.cuda.init()
@@ -130,25 +132,44 @@ DCGAN = (
     after_noise = live()[0] - start
     result(after_g=after_g, G=G_bytes, after_noise=after_noise, D=D_bytes, noise=rounded([noise]))
     optD, optG = (torch.optim.Adam(m.parameters(), lr=2e-4, betas=(0.5, 0.999)) for m in (D, G))
-    loss = nn.BCELoss()
+    criterion = nn.BCELoss()
     table = []
     for step in range(2):
         lines = {}
-        D.zero_grad(); real = torch.randn(64, 3, 64, 64).cuda(); label = torch.ones(64, device="cuda"); lines["batch"] = live()
-        output = D(real).view(-1); error = loss(output, label); lines["forward D"] = live()
-        error.backward(); lines["backward D"] = live()
-        fake = G(torch.randn(64, 100, 1, 1, device="cuda")); lines["forward G"] = live()
+        def mark(name):
+            lines[name] = live()
+        D.zero_grad()
+        real = torch.randn(64, 3, 64, 64).cuda()
+        label = torch.ones(64, device="cuda")
+        mark("batch")
+        output = D(real).view(-1)
+        error = criterion(output, label)
+        mark("forward D")
+        error.backward()
+        mark("backward D")
+        fake = G(torch.randn(64, 100, 1, 1, device="cuda"))
+        mark("forward G")
         label.fill_(0)
-        output = D(fake.detach()).view(-1); error = loss(output, label); lines["forward D fake"] = live()
-        error.backward(); lines["backward D fake"] = live()
-        optD.step(); lines["step D"] = live()
-        G.zero_grad(); label.fill_(1)
-        output = D(fake).view(-1); error = loss(output, label); lines["forward D for G"] = live()
-        error.backward(); lines["backward G"] = live()
-        optG.step(); lines["step G"] = live()
+        output = D(fake.detach()).view(-1)
+        error = criterion(output, label)
+        mark("forward D fake")
+        error.backward()
+        mark("backward D fake")
+        optD.step()
+        mark("step D")
+        G.zero_grad()
+        label.fill_(1)
+        output = D(fake).view(-1)
+        error = criterion(output, label)
+        mark("forward D for G")
+        error.backward()
+        mark("backward G")
+        optG.step()
+        mark("step G")
         table.append(lines)
     stats = torch.cuda.memory_stats()
-    result(table=table, allocated_peak=stats["allocated_bytes.all.peak"], reserved_peak=stats["reserved_bytes.all.peak"])
+    result(table=table, allocated_peak=stats["allocated_bytes.all.peak"],
+           reserved_peak=stats["reserved_bytes.all.peak"])
     del output, error, fake, real
     if torch.cuda.get_allocator_backend() == "pluggable":
         seamalloc.validate()

@@ -275,6 +275,24 @@ static void growth_has_the_size_of_what_is_missing(void **state)
     fixture_close(&f);
 }
 
+/* Below the peak of what was alive a growth costs nothing at the peak, so it may be larger than needed. */
+static void growth_below_the_peak_looks_ahead(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    fixture_open(&f, "slack_permille:0");
+    fixture_alloc(&f, 4 * MIB, NULL);
+    assert_int_equal(sim_physical_bytes(0), 4 * MIB);
+    CUdeviceptr a = fixture_alloc(&f, 96 * MIB, NULL);
+    fixture_free(&f, a);
+    fixture_trim(&f);
+    assert_int_equal(sim_physical_bytes(0), 4 * MIB);
+    fixture_alloc(&f, 6 * MIB, NULL);
+    assert_int_equal(sim_physical_bytes(0), 36 * MIB);
+    fixture_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +309,7 @@ int main(void)
         cmocka_unit_test(rounding_options),
         cmocka_unit_test(the_size_classes_are_apart),
         cmocka_unit_test(growth_has_the_size_of_what_is_missing),
+        cmocka_unit_test(growth_below_the_peak_looks_ahead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -239,6 +239,26 @@ static void memory_of_a_destroyed_stream_is_not_lost(void **state)
     fixture_close(&f);
 }
 
+/* Where no event can be recorded, only a wait for the whole device tells; it is the ladder's last step. */
+static void what_has_no_event_waits_for_the_device(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_lagging(&f, "");
+    CUstream m = fixture_stream(), s = fixture_stream();
+    assert_true(sim_fail("cuEventRecord", 1, true, CUDA_ERROR_UNKNOWN));
+    CUdeviceptr a = leave_pending(&f, 900 * MIB, m, s);
+    CUdeviceptr small = fixture_alloc(&f, 512, m);
+    assert_int_equal(fixture_level(&f, SM_LEVEL_active_bytes), 900 * MIB + 512);
+    CUdeviceptr b = fixture_alloc(&f, 900 * MIB, m);
+    assert_int_equal(b, a);
+    assert_int_equal(sim_stream_pending(s), 0);
+    assert_int_equal(fixture_count(&f, SM_COUNTER_num_sync_all_streams), 1);
+    sim_fail_clear();
+    fixture_free(&f, small);
+    fixture_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -254,6 +274,7 @@ int main(void)
         cmocka_unit_test(memory_of_an_idle_stream_is_reclaimed),
         cmocka_unit_test(memory_of_a_busy_stream_is_waited_for),
         cmocka_unit_test(memory_of_a_destroyed_stream_is_not_lost),
+        cmocka_unit_test(what_has_no_event_waits_for_the_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

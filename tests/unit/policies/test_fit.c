@@ -54,9 +54,31 @@ static void from_the_limit_on_ranges_are_taken_whole(void **state)
     }
 }
 
+/* PyTorch: small and large part at 1 MiB; a large segment is split only for more than 1 MiB, an expandable
+ * one always. */
+static void pytorchs_classes_and_splits(void **state)
+{
+    (void)state;
+    struct sm_options options;
+    sm_options_defaults(&options);
+    assert_true(sm_fit_is_small(&options, options.small_limit));
+    assert_false(sm_fit_is_small(&options, options.small_limit + 512));
+    options.policy = SM_POLICY_NATIVE;
+    assert_true(sm_fit_is_small(&options, 1 << 20));
+    assert_false(sm_fit_is_small(&options, (1 << 20) + 512));
+    assert_true(sm_fit_splits(&options, 512, 1024));
+    assert_false(sm_fit_splits(&options, 4 << 20, 5 << 20));
+    assert_true(sm_fit_splits(&options, 4 << 20, (5 << 20) + 512));
+    options.max_split_size = 20 << 20;
+    assert_false(sm_fit_splits(&options, 20 << 20, 40 << 20));
+    options.policy = SM_POLICY_EXPANDABLE;
+    assert_true(sm_fit_splits(&options, 20 << 20, (20 << 20) + 512));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pytorchs_classes_and_splits),
         cmocka_unit_test(without_a_limit_everything_serves),
         cmocka_unit_test(below_the_limit_large_ranges_are_kept),
         cmocka_unit_test(from_the_limit_on_ranges_are_taken_whole),

@@ -23,12 +23,47 @@ static uint64_t wanted(struct sm_growth_state state)
 static void least_is_what_is_missing(void **state)
 {
     (void)state;
+    struct sm_options options = defaults();
     struct sm_growth_state growth = {.granularity = 2 * SM_MIB, .missing = 1};
-    assert_int_equal(sm_growth_least(&growth), 2 * SM_MIB);
+    assert_int_equal(sm_growth_least(&options, &growth), 2 * SM_MIB);
     growth.missing = 2 * SM_MIB;
-    assert_int_equal(sm_growth_least(&growth), 2 * SM_MIB);
+    assert_int_equal(sm_growth_least(&options, &growth), 2 * SM_MIB);
     growth.missing = 2 * SM_MIB + 1;
-    assert_int_equal(sm_growth_least(&growth), 4 * SM_MIB);
+    assert_int_equal(sm_growth_least(&options, &growth), 4 * SM_MIB);
+}
+
+/* PyTorch's expandable segments map pages of one size: 2 MiB for small requests, large_segment_size for large
+ * ones. */
+static void expandable_grows_in_equal_handles(void **state)
+{
+    (void)state;
+    struct sm_options options = defaults();
+    struct sm_growth_state growth = {.granularity = 2 * SM_MIB, .missing = 41 * SM_MIB};
+    options.policy = SM_POLICY_EXPANDABLE;
+    assert_int_equal(sm_growth_least(&options, &growth), 60 * SM_MIB);
+    assert_int_equal(sm_growth_wanted(&options, &growth), 60 * SM_MIB);
+    assert_int_equal(sm_growth_handles(&options, &growth, 60 * SM_MIB, sizes), 3);
+    assert_int_equal(sizes[0], 20 * SM_MIB);
+    growth.missing = 100 * SM_GIB; /* more handles than one growth takes: the rest follows in the next */
+    assert_int_equal(sm_growth_least(&options, &growth), SM_GROWTH_HANDLES_MAX * 20 * SM_MIB);
+    growth = (struct sm_growth_state){.granularity = 2 * SM_MIB, .missing = 512, .small_class = true};
+    assert_int_equal(sm_growth_wanted(&options, &growth), 2 * SM_MIB);
+    options.large_segment_size = 32 * SM_MIB;
+    growth = (struct sm_growth_state){.granularity = 2 * SM_MIB, .missing = 33 * SM_MIB};
+    assert_int_equal(sm_growth_least(&options, &growth), 64 * SM_MIB);
+}
+
+static void native_segments_have_pytorchs_sizes(void **state)
+{
+    (void)state;
+    struct sm_options options = defaults();
+    options.policy = SM_POLICY_NATIVE;
+    assert_int_equal(sm_growth_segment(&options, 512), 2 * SM_MIB);
+    assert_int_equal(sm_growth_segment(&options, SM_MIB), 2 * SM_MIB);
+    assert_int_equal(sm_growth_segment(&options, SM_MIB + 512), 20 * SM_MIB);
+    assert_int_equal(sm_growth_segment(&options, 10 * SM_MIB - 512), 20 * SM_MIB);
+    assert_int_equal(sm_growth_segment(&options, 10 * SM_MIB), 10 * SM_MIB);
+    assert_int_equal(sm_growth_segment(&options, 10 * SM_MIB + 512), 12 * SM_MIB);
 }
 
 static void small_homes_grow_by_an_eighth(void **state)
@@ -170,6 +205,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(least_is_what_is_missing),
+        cmocka_unit_test(expandable_grows_in_equal_handles),
+        cmocka_unit_test(native_segments_have_pytorchs_sizes),
         cmocka_unit_test(small_homes_grow_by_an_eighth),
         cmocka_unit_test(looking_ahead_stays_below_the_peak_and_its_slack),
         cmocka_unit_test(slack_is_a_share_and_at_least_eight_mib),

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The policies that follow PyTorch, and plain segments where the device has no VMM: sizes of segments and
+ * handles, what joins and what does not, trims, refusals. Each test compares the books with the device's own
+ * (fixture_check). */
+#include "tests/support/fixture.h"
+
+static uint64_t creates(void)
+{
+    return sim_calls("cuMemCreate");
+}
+
+static void native_takes_segments(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    fixture_open(&f, "policy:native");
+    CUdeviceptr small = fixture_alloc(&f, 512, NULL);
+    assert_int_equal(sim_physical_bytes(0), 2 * MIB);
+    CUdeviceptr middle = fixture_alloc(&f, 2 * MIB, NULL);
+    assert_int_equal(sim_physical_bytes(0), 22 * MIB);
+    CUdeviceptr large = fixture_alloc(&f, 29 * MIB, NULL);
+    assert_int_equal(sim_physical_bytes(0), 52 * MIB);
+    assert_int_equal(fixture_level(&f, SM_LEVEL_segment), 3);
+    assert_int_equal(sim_calls("cuMemAlloc"), 3);
+    assert_int_equal(creates(), 0);
+    /* The rest of 1 MiB stays with the block, the rest of 18 MiB serves the next. */
+    assert_int_equal(fixture_level(&f, SM_LEVEL_allocated_bytes), 512 + 2 * MIB + 30 * MIB);
+    CUdeviceptr next = fixture_alloc(&f, 9 * MIB, NULL);
+    assert_int_equal(next, middle + 2 * MIB);
+    fixture_check(&f);
+    fixture_free(&f, small);
+    fixture_free(&f, middle);
+    fixture_free(&f, large);
+    fixture_trim(&f); /* the segment that still holds a block stays, whole */
+    assert_int_equal(sim_physical_bytes(0), 20 * MIB);
+    assert_int_equal(fixture_level(&f, SM_LEVEL_segment), 1);
+    fixture_free(&f, next);
+    fixture_trim(&f);
+    assert_int_equal(sim_physical_bytes(0), 0);
+    fixture_check(&f);
+    fixture_close(&f);
+}
+
+/* Segments never join, even where the driver puts them side by side. */
+static void native_segments_do_not_join(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    fixture_open(&f, "policy:native");
+    CUdeviceptr a = fixture_alloc(&f, 20 * MIB, NULL), b = fixture_alloc(&f, 20 * MIB, NULL);
+    assert_true(a + 20 * MIB == b || b + 20 * MIB == a);
+    fixture_free(&f, a);
+    fixture_free(&f, b);
+    fixture_free(&f, fixture_alloc(&f, 40 * MIB, NULL));
+    assert_int_equal(sim_physical_bytes(0), 80 * MIB);
+    fixture_check(&f);
+    fixture_close(&f);
+}
+
+static void native_gives_idle_segments_up_before_it_fails(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    f.sim.device_bytes = 100 * MIB;
+    fixture_open(&f, "policy:native");
+    CUdeviceptr a = fixture_alloc(&f, 40 * MIB, NULL);
+    fixture_free(&f, fixture_alloc(&f, 50 * MIB, NULL));
+    CUdeviceptr b = fixture_alloc(&f, 60 * MIB, NULL);
+    assert_int_equal(sim_physical_bytes(0), 100 * MIB);
+    fixture_free(&f, a);
+    fixture_free(&f, b);
+    fixture_close(&f);
+}
+
+static void expandable_maps_equal_handles(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    fixture_open(&f, "policy:expandable");
+    uint64_t before;
+    CUdeviceptr first = fixture_alloc(&f, 512, NULL);
+    before = creates();
+    CUdeviceptr large = fixture_alloc(&f, 41 * MIB, NULL);
+    assert_int_equal(creates() - before, 3);
+    assert_int_equal(sim_physical_bytes(0), 62 * MIB);
+    before = creates();
+    CUdeviceptr next = fixture_alloc(&f, 19 * MIB, NULL);
+    assert_int_equal(next, large + 41 * MIB);
+    assert_int_equal(creates(), before);
+    fixture_free(&f, large);
+    fixture_trim(&f); /* whole handles inside the free range go: two of three */
+    assert_int_equal(sim_physical_bytes(0), 22 * MIB);
+    large = fixture_alloc(&f, 40 * MIB, NULL); /* the gap is filled again */
+    assert_true(large < next);
+    assert_int_equal(sim_physical_bytes(0), 62 * MIB);
+    fixture_check(&f);
+    fixture_free(&f, first);
+    fixture_free(&f, large);
+    fixture_free(&f, next);
+    fixture_close(&f);
+}
+
+/* A run of gaps and free ranges serves a request over several growths. */
+static void expandable_fills_several_gaps(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    fixture_open(&f, "policy:expandable");
+    CUdeviceptr block[5];
+    for (int i = 0; i < 5; i++)
+        block[i] = fixture_alloc(&f, 20 * MIB, NULL);
+    fixture_free(&f, block[0]);
+    fixture_free(&f, block[2]);
+    fixture_trim(&f);
+    fixture_free(&f, block[1]); /* gap, free, gap */
+    CUdeviceptr joined = fixture_alloc(&f, 60 * MIB, NULL);
+    assert_int_equal(joined, block[0]);
+    assert_int_equal(sim_physical_bytes(0), 100 * MIB);
+    fixture_check(&f);
+    fixture_free(&f, joined);
+    fixture_free(&f, block[3]);
+    fixture_free(&f, block[4]);
+    fixture_close(&f);
+}
+
+static void expandable_shelters_the_end_of_the_segment(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    fixture_open(&f, "policy:expandable");
+    CUdeviceptr low = fixture_alloc(&f, 18 * MIB, NULL);
+    CUdeviceptr wall = fixture_alloc(&f, 8 * MIB, NULL);
+    fixture_free(&f, low); /* free: 18 MiB below the wall, 14 MiB at the end */
+    CUdeviceptr block = fixture_alloc(&f, 10 * MIB, NULL);
+    assert_int_equal(block, low);
+    fixture_free(&f, block);
+    fixture_free(&f, wall);
+    fixture_close(&f);
+}
+
+static void works_in_segments(const char *what, bool vmm, bool lies)
+{
+    struct fixture f;
+    fixture_init(&f);
+    f.sim.vmm = vmm;
+    f.sim.vmm_lies = lies;
+    fixture_open(&f, "");
+    CUdeviceptr a = fixture_alloc(&f, 30 * MIB, NULL);
+    if (!a || sim_calls("cuMemAlloc") != 1)
+        fail_msg("%s: the device is not used in plain segments", what);
+    fixture_check(&f);
+    fixture_free(&f, a);
+    fixture_trim(&f);
+    assert_int_equal(sim_physical_bytes(0), 0);
+    fixture_close(&f);
+}
+
+static void a_device_without_vmm_works_in_segments(void **state)
+{
+    (void)state;
+    works_in_segments("without VMM", false, false);
+    works_in_segments("VMM that lies", true, true);
+}
+
+/* Each driver call and each host allocation fails once; the books agree after each, and the next request
+ * works. */
+static void refusals_leave_nothing(void **state)
+{
+    (void)state;
+    static const char *const policies[] = {"policy:native", "policy:expandable"};
+    for (int p = 0; p < 2; p++)
+        for (uint64_t nth = 1; nth < 40; nth++) {
+            struct fixture f;
+            CUdeviceptr block[3] = {0};
+            fixture_init(&f);
+            fixture_open(&f, policies[p]);
+            fixture_free(&f, fixture_alloc(&f, 512, NULL));
+            sim_fail_any(nth, false);
+            for (int i = 0; i < 3; i++)
+                block[i] = sm_pool_alloc(f.device, (uint64_t)(i + 1) * 15 * MIB, NULL, &f.error);
+            sim_fail_clear();
+            fixture_check(&f);
+            for (int i = 0; i < 3; i++)
+                if (block[i])
+                    assert_int_equal(sm_pool_free(f.device, block[i]), SEAM_OK);
+            block[0] = fixture_alloc(&f, 15 * MIB, NULL);
+            fixture_free(&f, block[0]);
+            fixture_trim(&f);
+            fixture_check(&f);
+            fixture_close(&f);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(native_takes_segments),
+        cmocka_unit_test(native_segments_do_not_join),
+        cmocka_unit_test(native_gives_idle_segments_up_before_it_fails),
+        cmocka_unit_test(expandable_maps_equal_handles),
+        cmocka_unit_test(expandable_fills_several_gaps),
+        cmocka_unit_test(expandable_shelters_the_end_of_the_segment),
+        cmocka_unit_test(a_device_without_vmm_works_in_segments),
+        cmocka_unit_test(refusals_leave_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
