@@ -21,6 +21,7 @@ static _Atomic uint64_t extra[SIM_DEVICES_MAX][SIM_CALL_COUNT];
 struct costs {
     struct cost calls[SIM_CALL_COUNT], other;
     struct sim_model model;
+    bool has_work; /* a line about work was in it */
 };
 
 /* Reads one line. Returns: NULL or what is wrong. */
@@ -51,6 +52,7 @@ static const char *parse_line(char *line, struct costs *read)
         uint64_t *figure = sim_model_field(&read->model, name);
         if (figure)
             *figure = cost.fixed;
+        read->has_work = true;
         return !figure ? "no such figure of work" : count == 1 ? NULL : "want one number";
     }
     int call = sim_call_find(name, strlen(name));
@@ -109,12 +111,23 @@ static char *preset_text(const char *name)
     return NULL;
 }
 
+/* A file that was made by timing calls says nothing about work: then work takes what it takes in h100. */
+static void borrow_work(struct costs *read)
+{
+    static struct costs usual;
+    char error[128], *text = preset_text("h100");
+    if (text && parse(text, "h100", &usual, error, sizeof error))
+        read->model = usual.model;
+    free(text);
+}
+
 bool sim_cost_load(const char *name, char *error, size_t error_size)
 {
     static struct costs read;
     name = name ? name : "h100";
     char *text = preset_text(name);
-    if (!text)
+    bool is_file = !text;
+    if (is_file)
         text = read_file(name);
     if (!text) {
         snprintf(error, error_size, "neither a preset nor a readable file");
@@ -124,6 +137,8 @@ bool sim_cost_load(const char *name, char *error, size_t error_size)
     free(text);
     if (!good)
         return false;
+    if (is_file && !read.has_work)
+        borrow_work(&read);
     memcpy(costs, read.calls, sizeof costs);
     sim_model = read.model;
     snprintf(loaded, sizeof loaded, "%s", name);

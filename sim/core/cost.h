@@ -4,7 +4,7 @@
  * A cost file has one line a call: NAME FIXED [PER_HANDLE [PER_GIB]], all in nanoseconds; '#' begins a
  * comment. A call costs FIXED, plus PER_HANDLE for each mapping or handle it deals with, plus PER_GIB in
  * proportion to its bytes. "default" stands for the calls that are not named. Lines "work.NAME NUMBER" are
- * about the device's work, in virtual time (model.h). */
+ * about the device's work, in virtual time (model.h); a file without any takes those of h100. */
 #ifndef SEAMALLOC_SIM_CORE_COST_H
 #define SEAMALLOC_SIM_CORE_COST_H
 
