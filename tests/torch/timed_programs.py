@@ -13,6 +13,7 @@ import time
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+
 from sim_programs import Transformer
 
 STEPS = 4
