@@ -2,24 +2,20 @@
 /* stitch: one block from free memory of several places.
  *
  *   1 holes    free ranges of at least half a granule in the large homes that may lend: the request's own,
- *              and
- *              those of streams that are known to be done with everything they were given
+ *              and those of streams that are known to be done with everything they were given
  *   2 middles  whole handles of the holes with the most of them, until the request is covered
  *   3 ends     the first piece may begin inside a handle, if it ends with it; the last may end inside one;
- *              the
- *              two may not share a handle, as a view holds a handle once
+ *              the two may not share a handle, as a view holds a handle once
  *   4 growth   exactly what is still missing, as new memory at home
  *   5 view     a fresh range of addresses; each handle the pieces touch is mapped into it whole, then access
- *              in
- *              one call
+ *              in one call
  *   6 block    the pieces are LENT, the block lies in the view, and the view is kept after it
  *
  * Pieces are lent before the heap lock is given up for the driver, so that nobody takes them; a refused call
  * gives them back and undoes the view.
  *
  * Memory of another stream: the block's fence then holds its own stream from the start, so that the pieces
- * are
- * free again only when that stream has done its work. Bytes are accounted at home alone: a view owns no
+ * are free again only when that stream has done its work. Bytes are accounted at home alone: a view owns no
  * memory.
  *
  * Bound. When a request of at least 4 granules made memory grow, and reserved R is then above the peak of
