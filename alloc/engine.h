@@ -306,8 +306,7 @@ void sm_stitch_teardown(struct sm_device *device);
 
 /* Adds a stream to a LIVE block's fence; heap lock held. Returns: false when out of host memory. */
 bool sm_fence_add(struct sm_device *device, struct sm_block *block, struct sm_stream *stream);
-/* The same with a record that was taken from device->heap.fences before; the stream is not in the fence yet.
- * */
+/* The same with a record taken from device->heap.fences before; the stream is not in the fence yet. */
 void sm_fence_set(struct sm_block *block, struct sm_stream *stream, struct sm_fence *record);
 /* The block was just made PENDING: records an event for each entry of its fence. Heap lock held at entry and
  * exit, not over the driver calls. Entries without an event wait in device->unrecorded. Never fails. */
