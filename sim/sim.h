@@ -35,6 +35,16 @@ enum sim_streams {
     SIM_STREAMS_RANDOM /* like LAG, by a number below 64 that is drawn for each operation, from `seed` */
 };
 
+/* What a device may lack, or claim to have and refuse. */
+enum sim_feature {
+    SIM_FEATURE_VMM = 1,    /* virtual memory management */
+    SIM_FEATURE_EXPORT = 2, /* handles that can be shared as file descriptors */
+    SIM_FEATURE_FABRIC = 4, /* handles that can be shared between machines: never there, but may be claimed */
+    SIM_FEATURE_POOLS = 8,  /* cuMemAllocAsync and cuMemPoolCreate */
+    SIM_FEATURE_PEERS = 16, /* access from one device to another's memory */
+    SIM_FEATURE_MANAGED = 32 /* cuMemAllocManaged */
+};
+
 struct sim_config {
     int devices;              /* 1 .. SIM_DEVICES_MAX */
     uint64_t device_bytes;    /* memory of each device, a multiple of the granularity */
@@ -50,13 +60,13 @@ struct sim_config {
     bool partial_mappings; /* a mapping may be a part of a handle, at any offset; default: whole handles at 0
                             */
     bool unmap_several;    /* one unmap may take several whole adjoining mappings; default true */
-    bool vmm;              /* false: the device says that it has no VMM, and refuses the calls */
-    bool vmm_lies;         /* the device says that it has VMM, and refuses to create */
-    bool exportable;    /* false: handles with an export type are refused although the attribute says yes */
-    bool strict;        /* a violation ends the process */
-    bool log;           /* say on stderr, once a name, what was asked for and is not supported */
-    bool uninitialised; /* cuInit has not been called yet; default: it has */
-    uint32_t stuck_ms;  /* a host wait on a held stream gives up after this; 0: never */
+    unsigned lacks;        /* features (enum sim_feature) that the device says not to have, and refuses */
+    unsigned lies;         /* features that it says to have, and refuses all the same */
+    uint64_t tenant_bytes; /* memory of each device that another tenant has from the start */
+    bool strict;           /* a violation ends the process */
+    bool log;              /* say on stderr, once a name, what was asked for and is not supported */
+    bool uninitialised;    /* cuInit has not been called yet; default: it has */
+    uint32_t stuck_ms;     /* a host wait on a held stream gives up after this; 0: never */
 };
 
 /* The device that is there when nobody says otherwise: one of 80 GiB, h100 costs, immediate streams, backed.
@@ -85,6 +95,13 @@ SIM_CONTROL void sim_fail_any(uint64_t nth, bool forever);
 
 /* The same for the calls named in a comma-separated list. Returns false for an unknown name. */
 SIM_CONTROL bool sim_fail_any_of(const char *calls, uint64_t nth, bool forever);
+
+/* Arms what SEAMALLOC_SIM_FAIL would: a comma-separated list of CALL:N, CALL:N+ and CALL:N..M, each perhaps
+ * with conditions, which then are all that is counted: ":size>=64M" (also >, <=, <, =; K, M and G are powers
+ * of two) for calls that have a size, ":device=1" for calls about that device.
+ * "cuMemCreate:2+:size>=64M:device=1" is each such creation from the second on. Returns false, with a message
+ * on stderr and nothing armed, for a text that is not one. */
+SIM_CONTROL bool sim_fail_text(const char *text);
 
 SIM_CONTROL void sim_fail_clear(void);
 /* Calls that failed on purpose since the start or the last sim_fail_clear. */
@@ -175,6 +192,16 @@ struct sim_violation {
 SIM_CONTROL size_t sim_violation_count(void);
 /* The i-th since the start, oldest first; the first 1,024 are kept. Returns false beyond. */
 SIM_CONTROL bool sim_violation(size_t i, struct sim_violation *violation);
+
+/* Writes what happened lately to a range of device addresses, oldest first: what was reserved, mapped, given
+ * access, unmapped, allocated and freed there, each with the number of the call. size 0: to the device at
+ * all. The last 65,536 events of all ranges are kept, of which at most 24 are written. Returns how many were
+ * written. */
+SIM_CONTROL size_t sim_print_history(FILE *out, CUdeviceptr base, size_t size);
+
+/* Writes what is there and was never given back, each kind with the call that made it, at most 10 of a kind.
+ * Returns how much there is. Strict mode does this at exit, on stderr. */
+SIM_CONTROL size_t sim_print_leaks(FILE *out);
 
 /* ---- the record ---- */
 

@@ -118,6 +118,7 @@ struct sim_range *sim_address_place(enum sim_range_kind kind, int device, uint64
         return NULL;
     }
     *range = (struct sim_range){.base = base, .size = size, .kind = kind, .device = device};
+    range->origin = sim_origin_now();
     range->id = kind == SIM_RANGE_PLAIN ? sim_address_new_id() : next_host_id++;
     RB_INSERT(range_tree, &ranges, range);
     arenas[device].used += size;
@@ -135,6 +136,7 @@ struct sim_range *sim_address_note_host(enum sim_range_kind kind, int device, ui
         return NULL;
     *range =
         (struct sim_range){.base = base, .size = size, .kind = kind, .device = device, .id = next_host_id++};
+    range->origin = sim_origin_now();
     RB_INSERT(range_tree, &ranges, range);
     return range;
 }

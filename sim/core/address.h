@@ -8,6 +8,7 @@
 #ifndef SEAMALLOC_SIM_CORE_ADDRESS_H
 #define SEAMALLOC_SIM_CORE_ADDRESS_H
 
+#include "sim/core/history.h"
 #include "sim/core/tree.h"
 #include "sim/sim.h"
 
@@ -33,6 +34,8 @@ struct sim_range {
     enum sim_graph_state graph; /* PLAIN */
     unsigned flags;             /* HOST, REGISTERED: as given */
     bool freeing;               /* PLAIN of a pool: a free of it is queued */
+    bool cached;                /* PLAIN of a pool: it is free there, and nobody's */
+    struct sim_origin origin;
 };
 
 /* How many bytes of addresses the arena of one device has. */

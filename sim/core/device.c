@@ -13,6 +13,7 @@
 #include "sim/core/config.h"
 #include "sim/core/context.h"
 #include "sim/core/cost.h"
+#include "sim/core/history.h"
 #include "sim/core/lock.h"
 #include "sim/core/memory.h"
 #include "sim/core/module.h"
@@ -69,23 +70,35 @@ static const struct {
     {A(COOPERATIVE_LAUNCH), 1},
     {A(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN), 166912},
     {A(HOST_REGISTER_SUPPORTED), 1},
-    {A(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED), 1},
     {A(MAX_BLOCKS_PER_MULTIPROCESSOR), 32},
     {A(MAX_PERSISTING_L2_CACHE_SIZE), 31457280},
     {A(MAX_ACCESS_POLICY_WINDOW_SIZE), 134213632},
     {A(RESERVED_SHARED_MEMORY_PER_BLOCK), 1024},
-    {A(MEMORY_POOLS_SUPPORTED), 1},
-    {A(MEMPOOL_SUPPORTED_HANDLE_TYPES), 1},
+    {A(PAGEABLE_MEMORY_ACCESS), 0},
     {A(CAN_USE_64_BIT_STREAM_MEM_OPS), 1},
     {A(MAXIMUM_TEXTURE1D_WIDTH), 131072},
     {A(MAXIMUM_TEXTURE2D_WIDTH), 131072},
     {A(MAXIMUM_TEXTURE2D_HEIGHT), 65536},
 };
 
+static const struct {
+    CUdevice_attribute attribute;
+    enum sim_feature feature;
+} claims[] = {
+    {A(VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED), SIM_FEATURE_VMM},
+    {A(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED), SIM_FEATURE_EXPORT},
+    {A(HANDLE_TYPE_FABRIC_SUPPORTED), SIM_FEATURE_FABRIC},
+    {A(MEMORY_POOLS_SUPPORTED), SIM_FEATURE_POOLS},
+    {A(MEMPOOL_SUPPORTED_HANDLE_TYPES), SIM_FEATURE_POOLS},
+    {A(MANAGED_MEMORY), SIM_FEATURE_MANAGED},
+    {A(CONCURRENT_MANAGED_ACCESS), SIM_FEATURE_MANAGED},
+};
+
 int sim_device_attribute(int device, CUdevice_attribute attribute)
 {
-    if (attribute == A(VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED))
-        return sim_config.vmm;
+    for (size_t i = 0; i < sizeof claims / sizeof *claims; i++)
+        if (claims[i].attribute == attribute)
+            return sim_claims(claims[i].feature);
     if (attribute == A(PCI_BUS_ID))
         return device + 1;
     for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++)
@@ -117,6 +130,7 @@ static void clear_all(void)
     sim_transfer_reset();
     sim_unlock();
     sim_calls_reset();
+    sim_history_reset();
     sim_cost_reset();
 }
 
@@ -128,7 +142,7 @@ static bool bring_up(void)
     sim_streams_start();
     sim_memory_start(c->devices);
     return sim_backing_start(c->devices, c->device_bytes, c->backed) &&
-           sim_physical_start(c->devices, c->device_bytes) &&
+           sim_physical_start(c->devices, c->device_bytes, c->tenant_bytes) &&
            sim_address_start(c->devices, c->backed, c->address_bytes);
 }
 
@@ -230,6 +244,8 @@ __attribute__((destructor)) static void end(void)
     const char *path = sim_config_report();
     if (!has_started || owner != getpid())
         return;
+    if (sim_config.strict && atomic_load(&sim_state) == SIM_STATE_READY)
+        sim_print_leaks(stderr);
     if (path && !sim_write_record(path))
         fprintf(stderr, "seamalloc: simulated CUDA device: could not write SEAMALLOC_SIM_REPORT=%s\n", path);
     sim_deinitialise();

@@ -31,11 +31,11 @@ static CUresult check_create(uint64_t size, const CUmemAllocationProp *prop)
                     (unsigned long long)size);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (!sim_config.vmm || sim_config.vmm_lies)
+    if (!sim_has(SIM_FEATURE_VMM))
         return CUDA_ERROR_NOT_SUPPORTED;
     /* One file descriptor type is what the device says it can export. */
-    if (wants_export(prop) &&
-        (!sim_config.exportable || prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
+    if (wants_export(prop) && (!sim_has(SIM_FEATURE_EXPORT) ||
+                               prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
         return CUDA_ERROR_NOT_SUPPORTED;
     return CUDA_SUCCESS;
 }
@@ -56,6 +56,7 @@ CUresult sim_memory_create(uint64_t *handle, uint64_t size, const CUmemAllocatio
         goto no_handle;
     memory->id = sim_address_new_id();
     live_count++;
+    sim_history_note("created", 0, 0, memory->handle);
     *handle = memory->handle;
     return CUDA_SUCCESS;
 
@@ -86,10 +87,12 @@ CUresult sim_memory_release(uint64_t handle)
 {
     struct sim_memory *memory = sim_memory_get(handle);
     if (!memory) {
+        sim_rules_about(handle);
         sim_violate(SIM_RULE_UNKNOWN_HANDLE, -1, 0, 0, "release of handle %#llx", (unsigned long long)handle);
         return CUDA_ERROR_INVALID_VALUE;
     }
     memory->references--;
+    sim_history_note("released", 0, 0, handle);
     sim_memory_drop_unused(memory);
     return CUDA_SUCCESS;
 }
@@ -127,6 +130,7 @@ CUresult sim_memory_alloc(int device, uint64_t size, uint64_t *base)
     range->offset = offset;
     if (!sim_backing_show(range->base, rounded, device, offset))
         goto no_backing;
+    sim_history_note("allocated", range->base, rounded, 0);
     *base = range->base;
     return CUDA_SUCCESS;
 
@@ -142,6 +146,7 @@ void sim_memory_free(uint64_t base)
     struct sim_range *range = sim_address_at(base);
     int device = range->device;
     uint64_t offset = range->offset, size = range->size;
+    sim_history_note("freed", base, size, 0);
     sim_address_drop(range);
     sim_physical_give(device, offset, size);
 }

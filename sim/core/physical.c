@@ -15,12 +15,14 @@ static struct {
 static int device_count;
 static uint64_t total;
 
-bool sim_physical_start(int count, uint64_t device_bytes)
+bool sim_physical_start(int count, uint64_t device_bytes, uint64_t tenant_bytes)
 {
     total = device_bytes;
-    for (device_count = 0; device_count < count; device_count++)
+    for (device_count = 0; device_count < count; device_count++) {
+        devices[device_count].tenant = tenant_bytes;
         if (!sim_gaps_init(&devices[device_count].runs, 0, sim_backing_file_bytes(device_bytes)))
             return false;
+    }
     return true;
 }
 

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-bool sim_physical_start(int devices, uint64_t device_bytes);
+bool sim_physical_start(int devices, uint64_t device_bytes, uint64_t tenant_bytes);
 void sim_physical_reset(void);
 
 /* Takes size bytes of a device as one run. Returns: false when the device has not so much left. */

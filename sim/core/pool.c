@@ -201,6 +201,12 @@ CUresult sim_pool_free(uint64_t base, struct sim_stream *stream)
     return result;
 }
 
+bool sim_pool_is_default(uint64_t handle)
+{
+    const struct pool *pool = sim_table_get(SIM_KIND_POOL, handle);
+    return pool && pool->is_default;
+}
+
 uint64_t sim_pools_made(void)
 {
     return made;

@@ -25,6 +25,7 @@ CUresult sim_pool_free(uint64_t base, struct sim_stream *stream);
 /* A plain free of a pool's allocation, which is allowed: keeps the pool's counts right. */
 void sim_pool_forget(uint64_t pool, uint64_t size);
 
+bool sim_pool_is_default(uint64_t handle);
 uint64_t sim_pools_made(void);
 void sim_pools_reset(void);
 

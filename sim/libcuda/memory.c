@@ -43,7 +43,7 @@ static CUresult alloc(enum sim_call call, int device, CUdeviceptr *ptr, size_t s
 
 SIM_API CUresult cuMemAlloc_v2(CUdeviceptr *ptr, size_t size)
 {
-    SIM_ENTER_CONTEXT(cuMemAlloc, device);
+    SIM_ENTER_CONTEXT_SIZED(cuMemAlloc, device, size);
     SIM_NEED(ptr);
     return alloc(SIM_CALL_cuMemAlloc, device, ptr, size);
 }
@@ -92,7 +92,7 @@ SIM_API CUresult cuMemFree_v2(CUdeviceptr ptr)
 
 SIM_API CUresult cuMemHostAlloc(void **ptr, size_t size, unsigned int flags)
 {
-    SIM_ENTER_CONTEXT(cuMemHostAlloc, device);
+    SIM_ENTER_CONTEXT_SIZED(cuMemHostAlloc, device, size);
     SIM_NEED(ptr);
     uint64_t rounded, base;
     if (size == 0 || !sm_align_up_checked(size, 4096, &rounded))
@@ -101,8 +101,10 @@ SIM_API CUresult cuMemHostAlloc(void **ptr, size_t size, unsigned int flags)
     CUresult result = sim_capture_any() ? sim_capture_unsafe() : CUDA_SUCCESS;
     base = result ? 0 : sim_backing_host_alloc(rounded);
     struct sim_range *range = base ? sim_address_note_host(SIM_RANGE_HOST, device, base, rounded) : NULL;
-    if (range)
+    if (range) {
         range->flags = flags;
+        sim_history_note("allocated on the host", base, rounded, 0);
+    }
     sim_unlock();
     if (range) {
         *ptr = (void *)(uintptr_t)base;
@@ -134,6 +136,7 @@ static CUresult end_host(void *ptr, enum sim_range_kind kind, CUresult unknown)
         result = sim_queue_wait_all(-1);
     if (!result && (range = sim_address_at(base))) {
         uint64_t size = range->size;
+        sim_history_note(kind == SIM_RANGE_HOST ? "freed" : "unregistered", base, size, 0);
         sim_address_drop(range);
         if (kind == SIM_RANGE_HOST)
             sim_backing_host_free(base, size);
@@ -150,14 +153,16 @@ SIM_API CUresult cuMemFreeHost(void *ptr)
 
 SIM_API CUresult cuMemHostRegister_v2(void *ptr, size_t size, unsigned int flags)
 {
-    SIM_ENTER_CONTEXT(cuMemHostRegister, device);
+    SIM_ENTER_CONTEXT_SIZED(cuMemHostRegister, device, size);
     if (!ptr || size == 0)
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();
     struct sim_range *range =
         sim_address_note_host(SIM_RANGE_REGISTERED, device, (uint64_t)(uintptr_t)ptr, size);
-    if (range)
+    if (range) {
         range->flags = flags;
+        sim_history_note("registered", range->base, size, 0);
+    }
     sim_unlock();
     return range ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 }

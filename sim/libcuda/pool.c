@@ -13,11 +13,18 @@
             return CUDA_ERROR_INVALID_DEVICE;                                                                \
     } while (0)
 
+#define NEED_POOLS                                                                                           \
+    do {                                                                                                     \
+        if (!sim_has(SIM_FEATURE_POOLS))                                                                     \
+            return CUDA_ERROR_NOT_SUPPORTED;                                                                 \
+    } while (0)
+
 SIM_API CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
 {
     SIM_ENTER(cuDeviceGetDefaultMemPool);
     SIM_NEED(pool);
     NEED_DEVICE(device);
+    NEED_POOLS;
     sim_lock();
     CUresult result = sim_pool_default(device, pool);
     sim_unlock();
@@ -29,6 +36,7 @@ SIM_API CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
     SIM_ENTER(cuDeviceGetMemPool);
     SIM_NEED(pool);
     NEED_DEVICE(device);
+    NEED_POOLS;
     sim_lock();
     CUresult result = sim_pool_current(device, pool);
     sim_unlock();
@@ -50,6 +58,7 @@ SIM_API CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props
     SIM_ENTER(cuMemPoolCreate);
     SIM_NEED(pool);
     SIM_NEED(props);
+    NEED_POOLS;
     if (props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
         props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
@@ -128,6 +137,7 @@ SIM_API CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool,
 static CUresult alloc(enum sim_call call, CUdeviceptr *ptr, size_t size, CUmemoryPool pool, CUstream handle)
 {
     uint64_t base;
+    NEED_POOLS;
     struct sim_stream *stream = sim_stream_get(handle);
     if (!stream)
         return sim_context_device() < 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
@@ -147,14 +157,14 @@ static CUresult alloc(enum sim_call call, CUdeviceptr *ptr, size_t size, CUmemor
 
 SIM_API CUresult cuMemAllocAsync(CUdeviceptr *ptr, size_t size, CUstream stream)
 {
-    SIM_ENTER(cuMemAllocAsync);
+    SIM_ENTER_SIZED(cuMemAllocAsync, size);
     SIM_NEED(ptr);
     return alloc(SIM_CALL_cuMemAllocAsync, ptr, size, NULL, stream);
 }
 
 SIM_API CUresult cuMemAllocFromPoolAsync(CUdeviceptr *ptr, size_t size, CUmemoryPool pool, CUstream stream)
 {
-    SIM_ENTER(cuMemAllocFromPoolAsync);
+    SIM_ENTER_SIZED(cuMemAllocFromPoolAsync, size);
     SIM_NEED(ptr);
     return alloc(SIM_CALL_cuMemAllocFromPoolAsync, ptr, size, pool, stream);
 }

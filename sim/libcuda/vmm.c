@@ -29,7 +29,7 @@ SIM_API CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemA
     SIM_ENTER(cuMemGetAllocationGranularity);
     SIM_NEED(granularity);
     SIM_NEED(prop);
-    if (!sim_config.vmm)
+    if (!sim_claims(SIM_FEATURE_VMM))
         return CUDA_ERROR_NOT_SUPPORTED;
     if ((unsigned)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
         return CUDA_ERROR_INVALID_VALUE;
@@ -44,7 +44,7 @@ SIM_API CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t align
                                      unsigned long long flags)
 {
     uint64_t base;
-    SIM_ENTER(cuMemAddressReserve);
+    SIM_ENTER_SIZED(cuMemAddressReserve, size);
     SIM_NEED(ptr);
     if (has_flags(flags))
         return CUDA_ERROR_INVALID_VALUE;
@@ -59,7 +59,7 @@ SIM_API CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t align
 
 SIM_API CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
 {
-    SIM_ENTER(cuMemAddressFree);
+    SIM_ENTER_SIZED(cuMemAddressFree, size);
     sim_lock();
     CUresult result = sim_memory_free_addresses(ptr, size);
     sim_unlock();
@@ -70,7 +70,7 @@ SIM_API CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
                              const CUmemAllocationProp *prop, unsigned long long flags)
 {
     uint64_t made;
-    SIM_ENTER(cuMemCreate);
+    SIM_ENTER_ABOUT(cuMemCreate, prop ? prop->location.id : -1, size);
     SIM_NEED(handle);
     SIM_NEED(prop);
     if (has_flags(flags))
@@ -99,7 +99,7 @@ SIM_API CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 SIM_API CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                           unsigned long long flags)
 {
-    SIM_ENTER(cuMemMap);
+    SIM_ENTER_SIZED(cuMemMap, size);
     if (has_flags(flags))
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();
@@ -113,7 +113,7 @@ SIM_API CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGene
 SIM_API CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
     uint64_t mappings;
-    SIM_ENTER(cuMemUnmap);
+    SIM_ENTER_SIZED(cuMemUnmap, size);
     sim_lock();
     CUresult result = sim_memory_unmap(ptr, size, &mappings);
     sim_unlock();
@@ -124,7 +124,7 @@ SIM_API CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 SIM_API CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
     uint64_t mappings;
-    SIM_ENTER(cuMemSetAccess);
+    SIM_ENTER_SIZED(cuMemSetAccess, size);
     SIM_NEED(desc);
     sim_lock();
     CUresult result = sim_memory_set_access(ptr, size, desc, count, &mappings);
