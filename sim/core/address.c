@@ -141,6 +141,21 @@ struct sim_range *sim_address_note_host(enum sim_range_kind kind, int device, ui
     return range;
 }
 
+struct sim_range *sim_address_split(struct sim_range *range, uint64_t size)
+{
+    struct sim_range *rest = malloc(sizeof *rest);
+    if (!rest)
+        return NULL;
+    *rest = *range;
+    rest->base += size;
+    rest->offset += size;
+    rest->size -= size;
+    rest->id = sim_address_new_id();
+    range->size = size;
+    RB_INSERT(range_tree, &ranges, rest);
+    return rest;
+}
+
 void sim_address_drop(struct sim_range *range)
 {
     RB_REMOVE(range_tree, &ranges, range);
@@ -201,7 +216,7 @@ void sim_address_live(struct sim_live *live)
             live->reserved_bytes += range->size;
             break;
         case SIM_RANGE_PLAIN:
-            live->allocations++;
+            live->allocations += !range->cached;
             break;
         default:
             live->host++;

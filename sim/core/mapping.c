@@ -241,6 +241,18 @@ static bool apply(const CUmemAccessDesc *desc, uint32_t *readers, uint32_t *writ
     }
 }
 
+/* Access of another device than the memory's, where devices are no peers. */
+static bool needs_peers(uint64_t base, uint64_t size, const CUmemAccessDesc *desc, size_t count)
+{
+    if (sim_has(SIM_FEATURE_PEERS))
+        return false;
+    for (const struct sim_mapping *m = first_from(base); m && m->base < base + size; m = sim_mapping_next(m))
+        for (size_t i = 0; i < count; i++)
+            if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && desc[i].location.id != m->memory->device)
+                return true;
+    return false;
+}
+
 static bool valid_descriptions(const CUmemAccessDesc *desc, size_t count)
 {
     uint32_t readers = 0, writers = 0;
@@ -287,6 +299,8 @@ CUresult sim_memory_set_access(uint64_t base, uint64_t size, const CUmemAccessDe
                     is_part ? "a part of a mapping" : "not all mapped");
         return CUDA_ERROR_INVALID_VALUE;
     }
+    if (needs_peers(base, size, desc, count))
+        return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     bool gives = false;
     for (size_t i = 0; i < count; i++)
         gives |= desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;

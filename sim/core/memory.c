@@ -6,9 +6,11 @@
 #include "sim/core/address.h"
 #include "sim/core/backing.h"
 #include "sim/core/config.h"
+#include "sim/core/context.h"
 #include "sim/core/lock.h"
 #include "sim/core/mapping.h"
 #include "sim/core/physical.h"
+#include "sim/core/pool.h"
 #include "sim/core/table.h"
 #include <stdlib.h>
 
@@ -40,6 +42,15 @@ static CUresult check_create(uint64_t size, const CUmemAllocationProp *prop)
     return CUDA_SUCCESS;
 }
 
+/* What pools keep unused goes before an allocation of any kind fails. */
+static bool take(int device, uint64_t size, uint64_t *offset)
+{
+    if (sim_physical_take(device, size, offset))
+        return true;
+    uint64_t left = sim_physical_left(device);
+    return left < size && sim_pools_release(device, size - left) && sim_physical_take(device, size, offset);
+}
+
 CUresult sim_memory_create(uint64_t *handle, uint64_t size, const CUmemAllocationProp *prop)
 {
     CUresult result = check_create(size, prop);
@@ -49,7 +60,7 @@ CUresult sim_memory_create(uint64_t *handle, uint64_t size, const CUmemAllocatio
     if (!memory)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *memory = (struct sim_memory){.size = size, .references = 1, .device = prop->location.id, .prop = *prop};
-    if (!sim_physical_take(memory->device, size, &memory->offset))
+    if (!take(memory->device, size, &memory->offset))
         goto no_memory;
     memory->handle = sim_table_add(SIM_KIND_MEMORY, memory);
     if (!memory->handle)
@@ -118,13 +129,24 @@ CUresult sim_memory_retain(uint64_t address, uint64_t *handle)
 
 /* ---- plain allocations ---- */
 
+/* Large ones have whole large pages; small ones share them, of which here only the alignment is left. */
+static uint64_t unit_of(uint64_t size)
+{
+    return size >= SM_MIB ? 2 * SM_MIB : 64 * SM_KIB;
+}
+
+uint64_t sim_memory_rounded(uint64_t size)
+{
+    uint64_t rounded;
+    return sm_align_up_checked(size, unit_of(size), &rounded) ? rounded : 0;
+}
+
 CUresult sim_memory_alloc(int device, uint64_t size, uint64_t *base)
 {
-    /* Large ones have whole large pages; small ones share them, of which here only the alignment is left. */
-    uint64_t unit = size >= SM_MIB ? 2 * SM_MIB : 64 * SM_KIB, rounded, offset;
-    if (!sm_align_up_checked(size, unit, &rounded) || !sim_physical_take(device, rounded, &offset))
+    uint64_t rounded = sim_memory_rounded(size), offset;
+    if (!rounded || !take(device, rounded, &offset))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    struct sim_range *range = sim_address_place(SIM_RANGE_PLAIN, device, rounded, unit, 0);
+    struct sim_range *range = sim_address_place(SIM_RANGE_PLAIN, device, rounded, unit_of(size), 0);
     if (!range)
         goto no_range;
     range->offset = offset;
@@ -179,7 +201,7 @@ bool sim_memory_mapping(uint64_t address, uint64_t *base, uint64_t *size, const 
 static bool piece_at(uint64_t address, uint64_t end, struct sim_piece *piece)
 {
     const struct sim_range *range = sim_address_find(address);
-    if (!range)
+    if (!range || range->cached)
         return false;
     if (range->kind == SIM_RANGE_PLAIN) {
         *piece = (struct sim_piece){range->id, address - range->base,
@@ -211,8 +233,8 @@ size_t sim_memory_pieces(uint64_t base, uint64_t size, struct sim_piece *pieces,
 static bool has_access(uint64_t address, int device, bool write)
 {
     const struct sim_mapping *mapping = sim_mapping_find(address);
-    /* A plain allocation is open to every device: peers are enabled by the runtime, which is not modelled
-     * here. */
+    /* Copies go to the plain memory of every device, by way of the host if need be; for kernels see
+     * sim_memory_open_to. */
     if (!mapping)
         return true;
     return (write ? mapping->writers : mapping->readers) >> device & 1;
@@ -230,6 +252,20 @@ CUresult sim_memory_check(uint64_t base, uint64_t size, int device, bool write, 
             return CUDA_ERROR_INVALID_VALUE;
     }
     return CUDA_SUCCESS;
+}
+
+bool sim_memory_open_to(uint64_t base, uint64_t size, int device)
+{
+    for (uint64_t end = base + size; base < end;) {
+        const struct sim_range *range = sim_address_find(base);
+        if (!range)
+            return true;
+        if (range->kind == SIM_RANGE_PLAIN && range->device != device && !range->managed &&
+            !(range->pool ? sim_pool_open_to(range->pool, device) : sim_context_peers(device, range->device)))
+            return false;
+        base = range->base + range->size;
+    }
+    return true;
 }
 
 bool sim_resolve(CUdeviceptr address, uint64_t *handle_id, uint64_t *offset)

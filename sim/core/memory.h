@@ -43,6 +43,8 @@ CUresult sim_memory_get_access(uint64_t address, int device, unsigned long long 
 /* A plain allocation; size is rounded as the device does. Returns: CUDA_ERROR_OUT_OF_MEMORY when memory or
  * addresses are short. */
 CUresult sim_memory_alloc(int device, uint64_t size, uint64_t *base);
+/* The bytes that an allocation of a size takes. Returns: 0 when that is more than a number can say. */
+uint64_t sim_memory_rounded(uint64_t size);
 /* Requires: base is one. */
 void sim_memory_free(uint64_t base);
 
@@ -58,6 +60,9 @@ size_t sim_memory_pieces(uint64_t base, uint64_t size, struct sim_piece *pieces,
 /* May a device read (and write) a range of device memory?
  * Returns: CUDA_SUCCESS; or CUDA_ERROR_INVALID_VALUE, and then *rule is the one that is broken. */
 CUresult sim_memory_check(uint64_t base, uint64_t size, int device, bool write, enum sim_rule *rule);
+
+/* May a kernel of a device use plain allocations in a range that are another device's? */
+bool sim_memory_open_to(uint64_t base, uint64_t size, int device);
 
 /* Is it an address that only device memory can have, also where there is none (any more)? */
 bool sim_memory_is_device(uint64_t address);

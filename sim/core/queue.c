@@ -6,6 +6,7 @@
 #include "sim/core/event.h"
 #include "sim/core/lock.h"
 #include "sim/core/memory.h"
+#include "sim/core/pool.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,7 +127,7 @@ static void perform(struct sim_lane *lane, const struct sim_op *op)
         lane->is_busy = false;
         break;
     case SIM_OP_FREE:
-        sim_memory_free(op->free_base);
+        sim_pool_reached(op->free.base, op->free.number);
         break;
     case SIM_OP_KERNEL:
     case SIM_OP_WAIT:
@@ -234,6 +235,11 @@ static CUresult check_touches(const struct sim_lane *lane, const struct sim_op *
         if (sim_memory_check(touch->base, touch->size, lane->device, touch->write, &rule)) {
             sim_violate(rule, lane->device, touch->base, touch->size, "by a %s",
                         touch->write ? "write" : "read");
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        if (op->kind == SIM_OP_KERNEL && !sim_memory_open_to(touch->base, touch->size, lane->device)) {
+            sim_violate(SIM_RULE_TOUCH_NO_ACCESS, lane->device, touch->base, touch->size,
+                        "by a kernel, without peer access");
             return CUDA_ERROR_INVALID_VALUE;
         }
         if (is_race(lane, touch))
@@ -456,6 +462,12 @@ void sim_queue_hold(struct sim_lane *lane, bool hold)
 size_t sim_queue_pending(const struct sim_lane *lane)
 {
     return lane->last - lane->done;
+}
+
+bool sim_queue_is_after(const struct sim_lane *lane, uint32_t other, uint64_t sequence)
+{
+    return lane->index == other || lanes[other]->done >= sequence ||
+           clock_at(&lane->clock, other) >= sequence;
 }
 
 bool sim_queue_uses(uint64_t base, uint64_t size)

@@ -73,7 +73,7 @@ SIM_API CUresult cuMemFree_v2(CUdeviceptr ptr)
     sim_lock();
     CUresult result = sim_capture_any() ? sim_capture_unsafe() : CUDA_SUCCESS;
     const struct sim_range *range = sim_address_at(ptr);
-    if (!result && (!range || range->kind != SIM_RANGE_PLAIN || range->freeing)) {
+    if (!result && (!range || range->kind != SIM_RANGE_PLAIN || range->freeing || range->cached)) {
         sim_violate(SIM_RULE_UNKNOWN_POINTER, range ? range->device : -1, ptr, 0, NULL);
         result = CUDA_ERROR_INVALID_VALUE;
     }
@@ -81,8 +81,7 @@ SIM_API CUresult cuMemFree_v2(CUdeviceptr ptr)
         result = sim_queue_wait_all(range->device);
     if (!result && (range = sim_address_at(ptr))) { /* the wait may have dropped the lock */
         sim_cost_add(range->device, SIM_CALL_cuMemFree, 1, range->size);
-        sim_pool_forget(range->pool, range->size);
-        sim_memory_free(ptr);
+        sim_pool_free_now(ptr);
     }
     sim_unlock();
     return result;
@@ -220,7 +219,7 @@ static bool describe(uint64_t address, struct pointer *p)
 {
     const struct sim_range *range = sim_address_find(address);
     const struct sim_memory *memory;
-    if (!range)
+    if (!range || range->cached)
         return false;
     *p = (struct pointer){.address = address,
                           .base = range->base,

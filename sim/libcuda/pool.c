@@ -98,30 +98,28 @@ SIM_API CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute at
     return result;
 }
 
-/* There is nothing cached that could be trimmed, and access is open to every device: only the handle is
- * checked. */
-static CUresult check_pool(CUmemoryPool pool)
-{
-    cuuint64_t used;
-    sim_lock();
-    CUresult result = sim_pool_get_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
-    sim_unlock();
-    return result;
-}
-
 SIM_API CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 {
     SIM_ENTER(cuMemPoolTrimTo);
-    (void)keep;
-    return check_pool(pool);
+    sim_lock();
+    CUresult result = sim_pool_trim(pool, keep);
+    sim_unlock();
+    return result;
 }
 
 SIM_API CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *desc, size_t count)
 {
     SIM_ENTER(cuMemPoolSetAccess);
+    CUresult result = CUDA_SUCCESS;
+    SIM_NEED(desc);
     for (size_t i = 0; i < count; i++)
         NEED_DEVICE(desc[i].location.id);
-    return check_pool(pool);
+    sim_lock();
+    for (size_t i = 0; i < count && !result; i++)
+        result =
+            sim_pool_set_access(pool, desc[i].location.id, desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    sim_unlock();
+    return result;
 }
 
 SIM_API CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLocation *location)
@@ -130,8 +128,15 @@ SIM_API CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool,
     SIM_NEED(flags);
     SIM_NEED(location);
     NEED_DEVICE(location->id);
-    *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    return check_pool(pool);
+    cuuint64_t used;
+    sim_lock();
+    CUresult result = sim_pool_get_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
+    if (!result)
+        *flags = sim_pool_open_to((uint64_t)(uintptr_t)pool, location->id)
+                     ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                     : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    sim_unlock();
+    return result;
 }
 
 static CUresult alloc(enum sim_call call, CUdeviceptr *ptr, size_t size, CUmemoryPool pool, CUstream handle)
