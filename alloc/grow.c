@@ -16,6 +16,7 @@
  * that last used them, then unmaps and releases. Protected by: memory lock; the heap lock is held for
  * bookkeeping only. */
 #include "alloc/engine.h"
+#include "alloc/plant.h"
 #include "base/align.h"
 #include "base/log.h"
 #include "policies/fit.h"
@@ -589,7 +590,7 @@ static bool is_done(struct sm_device *device, struct sm_stream *stream, uint64_t
 {
     struct sm_driver *driver = device->allocator->driver;
     CUresult code;
-    if (stream->done >= freed)
+    if (stream->done >= freed || SM_PLANTED(EARLY_UNMAP))
         return true;
     code = wait == SM_TRIM_WAIT ? SM_CALL(driver, cuStreamSynchronize, stream->stream)
                                 : SM_CALL(driver, cuStreamQuery, stream->stream);

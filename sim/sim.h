@@ -164,13 +164,19 @@ SIM_CONTROL CUresult sim_stream_hold(CUstream stream, bool hold);
 
 /* Puts work on a stream that reads and writes [base, base + size); `ns` is its modelled time. The range is
  * checked as a kernel's would be: mapped, with access, not in use by unfinished work of another stream that
- * is not ordered before it. size 0: work that touches nothing. */
+ * is not ordered before it; mapped still when it completes. Work that completes later than it was put really
+ * writes there: the byte 0x3c, all over up to 64 KiB, else at both ends and some places between. size 0: work
+ * that touches nothing. */
 SIM_CONTROL CUresult sim_stream_work(CUstream stream, CUdeviceptr base, size_t size, uint64_t ns);
 
 /* The next kernel that this thread launches writes nothing outside [base, base + size), as far as its caller
  * can tell from its arguments. Small reads of other memory then stay what copies and fills wrote there. size
  * 0: it may write anywhere, which is also true without this call. */
 SIM_CONTROL void sim_kernel_writes(CUdeviceptr base, size_t size);
+
+/* The next kernel that this thread launches surely writes all of [base, base + size). The range is checked as
+ * that of sim_stream_work. */
+SIM_CONTROL void sim_kernel_surely_writes(CUdeviceptr base, size_t size);
 
 /* Completes what is queued on a stream now (and what it waits for), held or not. */
 SIM_CONTROL CUresult sim_stream_run(CUstream stream);

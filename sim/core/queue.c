@@ -135,10 +135,20 @@ static void perform(struct sim_lane *lane, const struct sim_op *op)
     }
 }
 
+/* What a kernel that completes late does to its memory. In virtual time all is late, and memory would become
+ * resident for nothing. */
+static void late_kernel(const struct sim_lane *lane, const struct sim_op *op)
+{
+    if (sim_config.streams <= SIM_STREAMS_RANDOM)
+        sim_transfer_kernel_writes(op->touches[0].base, op->touches[0].size, lane->device);
+}
+
 /* Requires: the lane has an operation and is not busy. */
 static void complete_head(struct sim_lane *lane)
 {
     struct sim_op *op = STAILQ_FIRST(&lane->ops);
+    if (op->kind == SIM_OP_KERNEL && op->touch_count > 0)
+        late_kernel(lane, op);
     perform(lane, op);
     STAILQ_REMOVE_HEAD(&lane->ops, link);
     lane->done = op->sequence;

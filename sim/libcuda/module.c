@@ -318,6 +318,10 @@ static CUresult launch(CUfunction function, CUstream handle)
     struct sim_stream *stream = sim_stream_get(handle);
     GET_FUNCTION(f, function);
     (void)f;
+    if (sim_transfer_sure(&op.touches[0].base, &op.touches[0].size)) {
+        op.touches[0].write = true;
+        op.touch_count = 1;
+    }
     if (!stream)
         return sim_context_device() < 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
     sim_lock();
