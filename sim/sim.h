@@ -66,7 +66,8 @@ struct sim_config {
     bool strict;           /* a violation ends the process */
     bool log;              /* say on stderr, once a name, what was asked for and is not supported */
     bool uninitialised;    /* cuInit has not been called yet; default: it has */
-    uint32_t stuck_ms;     /* a host wait on a held stream gives up after this; 0: never */
+    const char *share; /* the devices are shared with all processes that give this name; NULL: with none */
+    uint32_t stuck_ms; /* a host wait on a held stream gives up after this; 0: never */
 };
 
 /* The device that is there when nobody says otherwise: one of 80 GiB, h100 costs, immediate streams, backed.
@@ -128,6 +129,9 @@ SIM_CONTROL uint64_t sim_driver_ns(const char *name);
  */
 SIM_CONTROL uint64_t sim_physical_bytes(int device);
 SIM_CONTROL uint64_t sim_physical_bytes_peak(int device);
+/* The same for all processes that share the device. */
+SIM_CONTROL uint64_t sim_shared_bytes(int device);
+SIM_CONTROL uint64_t sim_shared_bytes_peak(int device);
 SIM_CONTROL uint64_t sim_mapping_count(int device);
 
 /* Another tenant of the device takes (+) or gives back (-) memory. Returns false when there is not so much.

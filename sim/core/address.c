@@ -117,7 +117,7 @@ struct sim_range *sim_address_place(enum sim_range_kind kind, int device, uint64
         free(range);
         return NULL;
     }
-    *range = (struct sim_range){.base = base, .size = size, .kind = kind, .device = device};
+    *range = (struct sim_range){.base = base, .size = size, .kind = kind, .device = device, .file = device};
     range->origin = sim_origin_now();
     range->id = kind == SIM_RANGE_PLAIN ? sim_address_new_id() : next_host_id++;
     RB_INSERT(range_tree, &ranges, range);

@@ -29,7 +29,9 @@ struct sim_range {
     enum sim_range_kind kind;
     int device;
     uint64_t id;                      /* PLAIN: its number among handles; others: unique */
-    uint64_t offset;                  /* PLAIN: in the device's file */
+    uint64_t offset;                  /* PLAIN: in its file */
+    int file;                         /* PLAIN: the file of its bytes (backing.h) */
+    unsigned opened;                  /* PLAIN: another process's; how often it is open */
     uint64_t mappings;                /* RESERVATION: live ones in it */
     uint64_t pool;                    /* PLAIN of a pool: the pool's handle, else 0 */
     enum sim_graph_state graph;       /* PLAIN */

@@ -186,6 +186,19 @@ static bool read_limits(struct sim_config *config, uint64_t mib)
     return true;
 }
 
+/* The name under which devices are shared: a file name. */
+static bool read_share(struct sim_config *config)
+{
+    const char *value = getenv("SEAMALLOC_SIM_SHARE");
+    if (value &&
+        (!*value || strlen(value) > 64 ||
+         strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") != strlen(value)))
+        return complain("SEAMALLOC_SIM_SHARE", value,
+                        "want a name of at most 64 letters, digits, _, - and .");
+    config->share = value;
+    return true;
+}
+
 static void read_report(void)
 {
     const char *value = getenv("SEAMALLOC_SIM_REPORT");
@@ -216,7 +229,7 @@ bool sim_config_environment(struct sim_config *config)
         !read_flag("SEAMALLOC_SIM_LOG", &config->log) || !read_streams(config))
         return false;
     config->device_bytes = sm_align_down(mib * SM_MIB, config->granularity);
-    if (!read_limits(config, mib))
+    if (!read_limits(config, mib) || !read_share(config))
         return false;
     config->cost = getenv("SEAMALLOC_SIM_COST");
     if (!sim_cost_load(config->cost, error, sizeof error)) {

@@ -14,12 +14,14 @@
 #include "sim/core/context.h"
 #include "sim/core/cost.h"
 #include "sim/core/history.h"
+#include "sim/core/ledger.h"
 #include "sim/core/lock.h"
 #include "sim/core/memory.h"
 #include "sim/core/module.h"
 #include "sim/core/physical.h"
 #include "sim/core/pool.h"
 #include "sim/core/record.h"
+#include "sim/core/share.h"
 #include "sim/core/stream.h"
 #include <pthread.h>
 #include <unistd.h>
@@ -110,11 +112,13 @@ int sim_device_attribute(int device, CUdevice_attribute attribute)
 /* ---- start and end ---- */
 
 static bool has_started;
+static char share[80];
 static pid_t owner;
 
 static void clear_all(void)
 {
     sim_lock();
+    sim_ledger_leave();
     sim_captures_reset();
     sim_graphs_reset();
     sim_queue_reset();
@@ -122,6 +126,7 @@ static void clear_all(void)
     sim_events_reset();
     sim_pools_reset();
     sim_modules_reset();
+    sim_share_reset();
     sim_memory_reset();
     sim_contexts_reset();
     sim_physical_reset();
@@ -141,7 +146,7 @@ static bool bring_up(void)
     sim_queue_start();
     sim_streams_start();
     sim_memory_start(c->devices);
-    return sim_backing_start(c->devices, c->device_bytes, c->backed) &&
+    return sim_ledger_join(c) && sim_backing_start(c->devices, c->device_bytes, c->backed) &&
            sim_physical_start(c->devices, c->device_bytes, c->tenant_bytes) &&
            sim_address_start(c->devices, c->backed, c->address_bytes);
 }
@@ -163,6 +168,10 @@ static bool start(const struct sim_config *config)
     owner = getpid();
     sim_config = *config;
     sim_config.cost = sim_cost_name();
+    if (config->share && config->share != share) { /* what was given may not last */
+        snprintf(share, sizeof share, "%s", config->share);
+        sim_config.share = share;
+    }
     if (!bring_up()) {
         clear_all();
         return false;
@@ -248,5 +257,8 @@ __attribute__((destructor)) static void end(void)
         sim_print_leaks(stderr);
     if (path && !sim_write_record(path))
         fprintf(stderr, "seamalloc: simulated CUDA device: could not write SEAMALLOC_SIM_REPORT=%s\n", path);
+    sim_lock();
+    sim_ledger_leave();
+    sim_unlock();
     sim_deinitialise();
 }

@@ -268,7 +268,7 @@ static bool show(struct sim_mapping *m)
     const struct sim_memory *memory = m->memory;
     if (sim_config.mappings_max && devices[memory->device].shown >= sim_config.mappings_max)
         return false;
-    if (!sim_backing_show(m->base, m->size, memory->device, memory->offset + m->offset))
+    if (!sim_backing_show(m->base, m->size, memory->file, memory->offset + m->offset))
         return false;
     devices[memory->device].shown++;
     return true;

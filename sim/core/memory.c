@@ -11,6 +11,7 @@
 #include "sim/core/mapping.h"
 #include "sim/core/physical.h"
 #include "sim/core/pool.h"
+#include "sim/core/share.h"
 #include "sim/core/table.h"
 #include <stdlib.h>
 
@@ -42,13 +43,16 @@ static CUresult check_create(uint64_t size, const CUmemAllocationProp *prop)
     return CUDA_SUCCESS;
 }
 
-/* What pools keep unused goes before an allocation of any kind fails. */
+/* What pools keep unused, and what other processes have left, goes before an allocation of any kind fails. */
 static bool take(int device, uint64_t size, uint64_t *offset)
 {
     if (sim_physical_take(device, size, offset))
         return true;
+    sim_share_sweep();
     uint64_t left = sim_physical_left(device);
-    return left < size && sim_pools_release(device, size - left) && sim_physical_take(device, size, offset);
+    if (left >= size)
+        return sim_physical_take(device, size, offset);
+    return sim_pools_release(device, size - left) && sim_physical_take(device, size, offset);
 }
 
 CUresult sim_memory_create(uint64_t *handle, uint64_t size, const CUmemAllocationProp *prop)
@@ -59,7 +63,8 @@ CUresult sim_memory_create(uint64_t *handle, uint64_t size, const CUmemAllocatio
     struct sim_memory *memory = calloc(1, sizeof *memory);
     if (!memory)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *memory = (struct sim_memory){.size = size, .references = 1, .device = prop->location.id, .prop = *prop};
+    *memory = (struct sim_memory){
+        .size = size, .references = 1, .device = prop->location.id, .file = prop->location.id, .prop = *prop};
     if (!take(memory->device, size, &memory->offset))
         goto no_memory;
     memory->handle = sim_table_add(SIM_KIND_MEMORY, memory);
@@ -78,12 +83,27 @@ no_memory:
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+CUresult sim_memory_adopt(struct sim_memory *memory, uint64_t *handle)
+{
+    memory->handle = sim_table_add(SIM_KIND_MEMORY, memory);
+    if (!memory->handle)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memory->id = sim_address_new_id();
+    live_count++;
+    sim_history_note("imported", 0, 0, memory->handle);
+    *handle = memory->handle;
+    return CUDA_SUCCESS;
+}
+
 void sim_memory_drop_unused(struct sim_memory *memory)
 {
     if (memory->references || memory->mappings)
         return;
     sim_table_remove(SIM_KIND_MEMORY, memory->handle);
-    sim_physical_give(memory->device, memory->offset, memory->size);
+    if (memory->file != memory->device)
+        sim_backing_abandon(memory->file, true);
+    else if (!memory->exported || !sim_share_detain(memory))
+        sim_physical_give(memory->device, memory->offset, memory->size);
     live_count--;
     free(memory);
 }
@@ -171,6 +191,23 @@ void sim_memory_free(uint64_t base)
     sim_history_note("freed", base, size, 0);
     sim_address_drop(range);
     sim_physical_give(device, offset, size);
+}
+
+CUresult sim_memory_open_foreign(int device, int file, uint64_t offset, uint64_t size, uint64_t *base)
+{
+    struct sim_range *range = sim_address_place(SIM_RANGE_PLAIN, device, size, unit_of(size), 0);
+    if (!range)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    range->offset = offset;
+    range->file = file;
+    range->opened = 1;
+    if (!sim_backing_show(range->base, size, file, offset)) {
+        sim_address_drop(range);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    sim_history_note("opened", range->base, size, 0);
+    *base = range->base;
+    return CUDA_SUCCESS;
 }
 
 /* ---- questions ---- */
@@ -290,18 +327,18 @@ bool sim_accessible(CUdeviceptr address, int device)
     return good;
 }
 
-uint64_t sim_memory_run(uint64_t address, uint64_t size, int *device, uint64_t *offset)
+uint64_t sim_memory_run(uint64_t address, uint64_t size, int *file, uint64_t *offset)
 {
     const struct sim_mapping *m = sim_mapping_find(address);
     const struct sim_range *range = m ? NULL : sim_address_find(address);
     if (m) {
-        *device = m->memory->device;
+        *file = m->memory->file;
         *offset = m->memory->offset + m->offset + (address - m->base);
         return sm_min(size, m->base + m->size - address);
     }
     if (!range || range->kind != SIM_RANGE_PLAIN)
         return 0;
-    *device = range->device;
+    *file = range->file;
     *offset = range->offset + (address - range->base);
     return sm_min(size, range->base + range->size - address);
 }
@@ -319,15 +356,15 @@ bool sim_memory_overlap(uint64_t a, uint64_t a_size, uint64_t b, uint64_t b_size
 bool sim_memory_zero(uint64_t base, uint64_t size)
 {
     enum { PAGE = 4096 };
-    int device;
+    int file;
     uint64_t offset, run;
     if (!sim_backing_on() || base % PAGE || size % PAGE)
         return false;
     for (uint64_t end = base + size; base < end; base += run) {
-        run = sim_memory_run(base, end - base, &device, &offset);
+        run = sim_memory_run(base, end - base, &file, &offset);
         if (run == 0)
             return false;
-        sim_backing_forget(device, offset, run);
+        sim_backing_forget(file, offset, run);
     }
     return true;
 }

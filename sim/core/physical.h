@@ -15,7 +15,7 @@ bool sim_physical_take(int device, uint64_t size, uint64_t *offset);
 /* Gives a run back; its bytes are forgotten. */
 void sim_physical_give(int device, uint64_t offset, uint64_t size);
 
-/* Bytes that a device has left for this process. */
+/* Bytes that a device has left for this process, beside tenants and the processes that share it. */
 uint64_t sim_physical_left(int device);
 
 #endif

@@ -387,7 +387,7 @@ CUresult sim_pool_free(uint64_t base, struct sim_stream *stream)
 {
     struct sim_op op = {.kind = SIM_OP_FREE, .free = {base, 0}};
     struct sim_range *range = sim_address_at(base);
-    if (!range || range->kind != SIM_RANGE_PLAIN || range->freeing || range->cached) {
+    if (!range || range->kind != SIM_RANGE_PLAIN || range->freeing || range->cached || range->opened) {
         sim_violate(SIM_RULE_UNKNOWN_POINTER, stream->lane->device, base, 0, "%s",
                     range && (range->freeing || range->cached) ? "freed before"
                                                                : "no allocation begins there");

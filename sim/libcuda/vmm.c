@@ -4,11 +4,7 @@
 #include "sim/core/config.h"
 #include "sim/core/cost.h"
 #include "sim/core/lock.h"
-#include "sim/core/memory.h"
-#include <fcntl.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include "sim/core/share.h"
 
 static void cost(enum sim_call call, uint64_t handles, uint64_t bytes)
 {
@@ -173,60 +169,38 @@ SIM_API CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *pro
     return memory ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* ---- sharing ----
- * The descriptor is a small memory file that names process and handle. It works within one process, which is
- * what a test of the calls needs; unlike a real one it does not keep the memory alive by itself. */
-
-struct token {
-    char magic[16];
-    int64_t process;
-    uint64_t handle;
-};
-static const char magic[16] = "seamalloc-sim-1";
+/* ---- sharing ---- */
 
 SIM_API CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle,
                                               CUmemAllocationHandleType type, unsigned long long flags)
 {
-    struct token token = {.process = getpid(), .handle = handle};
+    int descriptor;
     SIM_ENTER(cuMemExportToShareableHandle);
     SIM_NEED(out);
     if (has_flags(flags) || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();
-    const struct sim_memory *memory = sim_memory_get(handle);
+    struct sim_memory *memory = sim_memory_get(handle);
     bool exportable = memory && memory->prop.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    CUresult result = exportable ? sim_share_export(memory, &descriptor) : CUDA_ERROR_INVALID_VALUE;
     sim_unlock();
-    if (!exportable)
-        return CUDA_ERROR_INVALID_VALUE;
-    memcpy(token.magic, magic, sizeof magic);
-    int file = memfd_create("seamalloc-simulated-handle", MFD_CLOEXEC);
-    if (file < 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (write(file, &token, sizeof token) != (ssize_t)sizeof token) {
-        close(file);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *(int *)out = file;
-    return CUDA_SUCCESS;
+    if (!result)
+        *(int *)out = descriptor;
+    return result;
 }
 
 SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *os_handle,
                                                 CUmemAllocationHandleType type)
 {
-    struct token token;
+    uint64_t imported;
     SIM_ENTER(cuMemImportFromShareableHandle);
     SIM_NEED(handle);
     if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_INVALID_VALUE;
-    if (pread((int)(intptr_t)os_handle, &token, sizeof token, 0) != (ssize_t)sizeof token ||
-        memcmp(token.magic, magic, sizeof magic))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (token.process != getpid())
-        return CUDA_ERROR_NOT_SUPPORTED;
     sim_lock();
-    CUresult result = sim_memory_import(token.handle);
+    CUresult result = sim_share_import((int)(intptr_t)os_handle, &imported);
     sim_unlock();
     if (!result)
-        *handle = token.handle;
+        *handle = imported;
     return result;
 }
