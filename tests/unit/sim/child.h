@@ -4,6 +4,7 @@
 #define SEAM_TESTS_UNIT_SIM_CHILD_H
 
 #include "tests/unit/sim/sim_test.h"
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -67,6 +67,7 @@ static void test_bad_values(void **state)
         {"SEAMALLOC_SIM_MAPPINGS", "many", "whole number"},
         {"SEAMALLOC_SIM_ADDRESS_GIB", "99999999", "from 0 to"},
         {"SEAMALLOC_SIM_TENANT_MIB", "81921", "from 0 to 81920"},
+        {"SEAMALLOC_SIM_SHARE", "a/b", "letters, digits"},
         {"SEAMALLOC_SIM_LACKS", "vmm,fabric", "fabric is never there"},
         {"SEAMALLOC_SIM_LIES", "vmm,graphs", "vmm, export, fabric"},
         {"SEAMALLOC_SIM_FAIL", "cuMemMap:3,cuMemNothing:1", "cuMemNothing:1"},
