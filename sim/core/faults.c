@@ -191,7 +191,7 @@ static const char *read_size_condition(const char **at, struct rule *rule)
 {
     uint64_t size;
     char sign = **at;
-    bool equal = sign == '=' || (*at)[1] == '=';
+    bool equal = sign == '=' || (sign && (*at)[1] == '=');
     if (sign != '<' && sign != '>' && sign != '=')
         return "want >=, >, <=, < or = after size";
     *at += 1 + (sign != '=' && equal);

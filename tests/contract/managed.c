@@ -15,7 +15,7 @@ static void test_managed(void **state)
 {
     (void)state;
     int can;
-    CUdeviceptr ptr;
+    CUdeviceptr ptr = 0;
     void *host;
     CUmemLocation device = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
     assert_ok(cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 0));
