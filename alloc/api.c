@@ -24,9 +24,11 @@ static struct {
 
 static __thread struct sm_error last;
 
+/* Until the driver was started there is nothing that a child could not use. */
 static void become_inert(void)
 {
-    atomic_store(&process.forked, true);
+    if (atomic_load(&process.allocator))
+        atomic_store(&process.forked, true);
 }
 
 static void prepare_once(void)

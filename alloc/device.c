@@ -235,6 +235,7 @@ void sm_device_destroy(struct sm_device *device)
         bool entered = sm_device_enter(device, &visit, NULL) == SEAM_OK;
         (void)SM_CALL(device->allocator->driver, cuCtxSynchronize, );
         sm_fence_teardown(device);
+        sm_stitch_teardown(device);
         sm_grow_teardown(device);
         if (entered)
             sm_device_leave(device, &visit);

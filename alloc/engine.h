@@ -2,7 +2,9 @@
 /* engine: what the files of alloc/ share: the allocator, its devices, its streams.
  *
  * Files, by what they alone may do:
- *   grow     creates, maps, unmaps and releases handles; reserves address space
+ *   grow     creates and maps handles at home; reserves address space
+ *   trim     unmaps and releases them; frees address space
+ *   stitch   maps handles a second time, into views, and unmaps those
  *   defer    knows events and fences
  *   capture  knows pools and captures
  *   reclaim  retries
@@ -183,6 +185,7 @@ struct sm_request {
     struct sm_pool *pool;
     struct sm_home *home;
     uint64_t requested, size; /* asked for; after rounding */
+    bool lend;                /* not a request of a caller: new memory as a piece of a stitched block */
 };
 
 /* Serves a request. Returns: the block's address, or 0 with *error. No lock held. */
@@ -201,6 +204,12 @@ struct sm_block *sm_pool_hit(struct sm_request *request);
 void sm_pool_count(const struct sm_request *request, struct sm_block *block);
 /* A PENDING block whose fence has passed becomes FREE; heap lock held. */
 void sm_pool_complete(struct sm_device *device, struct sm_block *block);
+
+/* Failures that freeing memory may cure. */
+static inline bool sm_is_shortage(seam_result result)
+{
+    return result == SEAM_E_DEVICE_OOM || result == SEAM_E_LIMIT;
+}
 
 /* ---- grow.c: memory from and to the driver ---- */
 
@@ -241,6 +250,52 @@ void sm_release_lost(struct sm_device *device);
 seam_result sm_grow_try(struct sm_device *device, bool *created, struct sm_error *error);
 /* Unmaps, releases and frees everything, live or not; nobody else is inside. */
 void sm_grow_teardown(struct sm_device *device);
+/* New memory of exactly `bytes` in the request's home, apart from its free neighbours.
+ * Requires: as sm_grow. Returns: SEAM_OK and *piece, LENT to nobody yet; else as sm_grow. */
+seam_result sm_grow_piece(struct sm_request *request, uint64_t bytes, struct sm_block **piece,
+                          struct sm_shortage *shortage, struct sm_error *error);
+/* Is the stream done with what it had freed when its count was `freed`? Asks the driver, or waits, only when
+ * that is not known. Memory lock held, heap lock not. */
+bool sm_stream_is_done(struct sm_device *device, struct sm_stream *stream, uint64_t freed,
+                       enum sm_trim_wait wait);
+
+/* ---- trim.c: what growth and trim share ---- */
+
+/* The kind that a home's memory counts under. */
+enum sm_kind sm_home_kind(const struct sm_home *home);
+/* Handles mapped at home came (+) or went (-): plain allocations are none. Heap lock held. */
+void sm_count_mapped(struct sm_device *device, int64_t bytes, int64_t handles);
+/* One more driver error. Heap lock not held. */
+void sm_note_error(struct sm_device *device);
+/* The driver did not take a handle back: unmapped unless address says where it still is. Memory lock held,
+ * heap lock not; a record was prepared in device->lost_records. */
+void sm_lose_handle(struct sm_device *device, uint64_t name, uint64_t size, uint64_t address,
+                    enum sm_kind kind);
+
+/* ---- stitch.c: blocks from several places ---- */
+
+/* May views and other homes serve this request? Not in private pools (addresses of a graph must not move
+ * under it), not with a split limit, not in the small class. */
+bool sm_stitch_applies(const struct sm_request *request);
+
+/* A kept view with a run of free bytes, or NULL; heap lock held. No driver call. */
+struct sm_block *sm_stitch_reuse(struct sm_request *request);
+/* Finds out which other streams are done, so that their free memory may be lent; memory lock held, heap lock
+ * not. */
+void sm_stitch_refresh(struct sm_request *request);
+/* Best fit in the homes of streams that are done; heap lock held. NULL if there is none. */
+struct sm_block *sm_stitch_borrow(struct sm_request *request);
+/* Joins free ranges, and what new memory is still missing, into one block. `plain`: bytes that growth without
+ * stitching would ask for. Requires: memory lock held, heap lock not; context entered. Returns: SEAM_OK and
+ * *block, or SEAM_OK and NULL when it would not save anything; a failure leaves nothing. */
+seam_result sm_stitch(struct sm_request *request, uint64_t plain, struct sm_block **block,
+                      struct sm_shortage *shortage, struct sm_error *error);
+/* Unmaps views without blocks, the ones used longest ago first, until at most `keep` mappings are left in
+ * views; with keep 0 also what the blocks of other views do not use. Requires: memory lock held, heap lock
+ * not; context entered. Returns: true when one went. */
+bool sm_stitch_evict(struct sm_device *device, uint64_t keep, enum sm_trim_wait wait);
+/* Unmaps all views, live or not; nobody else is inside. */
+void sm_stitch_teardown(struct sm_device *device);
 
 /* ---- defer.c: fences and events ---- */
 

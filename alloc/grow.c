@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grow: memory from the driver and back to it. The only file that creates, maps, unmaps, releases and
- * reserves.
+/* grow: memory from the driver. The only file that creates handles, maps them at home and reserves for homes.
  *
  * Growth of a home, publish last:
  *   1 plan      under the heap lock: which gap, how many bytes, all host records that publishing will need
- *   2 limit     refuse before the driver is asked
- *   3 create    one handle after the other
- *   4 map       side by side into the gap
- *   5 access    one call over the range, for the device and its peers
- *   6 publish   under the heap lock: the gap's low end is free memory now, and the request is served from it
- * A failure in 3, 4 or 5 takes everything back, in reverse. What the driver then refuses to take back is kept
- * in the list of lost handles, stays counted as reserved, and is tried again before the next growth.
+ *   2 join      above the peak of live bytes, free memory of other places comes first (stitch.c)
+ *   3 limit     refuse before the driver is asked
+ *   4 create    one handle after the other
+ *   5 map       side by side into the gap
+ *   6 access    one call over the range, for the device and its peers
+ *   7 publish   under the heap lock: the gap's low end is free memory now, and the request is served from it
+ * A failure in 4, 5 or 6 takes everything back, in reverse (what the driver refuses to take: trim.c).
  *
- * A trim carves whole handles out of free ranges first, so that nobody takes them, then waits for the stream
- * that last used them, then unmaps and releases. Protected by: memory lock; the heap lock is held for
- * bookkeeping only. */
+ * Under the policy native a growth is a plain allocation instead, a segment that joins with nothing.
+ * Protected by: memory lock; the heap lock is held for bookkeeping only. */
 #include "alloc/engine.h"
-#include "alloc/plant.h"
+#include "alloc/heap/view.h"
 #include "base/align.h"
 #include "base/log.h"
 #include "policies/fit.h"
@@ -36,83 +34,6 @@ struct batch {
     uint64_t sizes[SM_GROWTH_HANDLES_MAX], names[SM_GROWTH_HANDLES_MAX];
 };
 
-static enum sm_kind home_kind(const struct sm_home *home)
-{
-    return home->key.small_class ? SM_KIND_SMALL : SM_KIND_LARGE;
-}
-
-/* Handles mapped at home: plain allocations are none. Heap lock held. */
-static void count_mapped(struct sm_device *device, int64_t bytes, int64_t handles)
-{
-    sm_stats_move(device->stats, SM_LEVEL_mapped_bytes, SM_KIND_ALL, bytes);
-    sm_stats_move(device->stats, SM_LEVEL_handles, SM_KIND_ALL, handles);
-    sm_stats_move(device->stats, SM_LEVEL_mappings, SM_KIND_ALL, handles);
-}
-
-static void note_error(struct sm_device *device)
-{
-    sm_lock_take(&device->heap_lock);
-    sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
-    sm_lock_give(&device->heap_lock);
-}
-
-/* ---- lost handles ---- */
-
-/* The driver did not take a handle back. Requires: a record prepared. Heap lock not held. */
-static void lose(struct sm_device *device, uint64_t name, uint64_t size, uint64_t address, enum sm_kind kind)
-{
-    struct sm_lost_handle *lost = sm_slab_take(&device->lost_records);
-    if (!SM_CHECK(lost))
-        return;
-    *lost = (struct sm_lost_handle){
-        .next = device->lost, .name = name, .size = size, .address = address, .kind = kind};
-    device->lost = lost;
-    sm_lock_take(&device->heap_lock);
-    sm_heap_lose(&device->heap, size);
-    sm_stats_move(device->stats, SM_LEVEL_reserved_bytes, kind, (int64_t)size);
-    sm_stats_move(device->stats, SM_LEVEL_handles, SM_KIND_ALL, 1);
-    if (address) {
-        sm_stats_move(device->stats, SM_LEVEL_mapped_bytes, SM_KIND_ALL, (int64_t)size);
-        sm_stats_move(device->stats, SM_LEVEL_mappings, SM_KIND_ALL, 1);
-    }
-    sm_lock_give(&device->heap_lock);
-    sm_log(SM_LOG_WARNING,
-           "device %d: the driver refused to take back a handle of %lu bytes; it is tried again later",
-           device->ordinal, size);
-}
-
-static void found(struct sm_device *device, const struct sm_lost_handle *lost)
-{
-    sm_lock_take(&device->heap_lock);
-    sm_stats_move(device->stats, SM_LEVEL_reserved_bytes, lost->kind, -(int64_t)lost->size);
-    sm_stats_move(device->stats, SM_LEVEL_handles, SM_KIND_ALL, -1);
-    sm_heap_find(&device->heap, lost->size);
-    sm_lock_give(&device->heap_lock);
-}
-
-void sm_release_lost(struct sm_device *device)
-{
-    struct sm_driver *driver = device->allocator->driver;
-    struct sm_lost_handle **at = &device->lost;
-    while (*at) {
-        struct sm_lost_handle *lost = *at;
-        if (lost->address && SM_CALL(driver, cuMemUnmap, lost->address, lost->size) == CUDA_SUCCESS) {
-            lost->address = 0;
-            sm_lock_take(&device->heap_lock);
-            sm_stats_move(device->stats, SM_LEVEL_mapped_bytes, SM_KIND_ALL, -(int64_t)lost->size);
-            sm_stats_move(device->stats, SM_LEVEL_mappings, SM_KIND_ALL, -1);
-            sm_lock_give(&device->heap_lock);
-        }
-        if (lost->address || SM_CALL(driver, cuMemRelease, lost->name) != CUDA_SUCCESS) {
-            at = &lost->next;
-            continue;
-        }
-        found(device, lost);
-        *at = lost->next;
-        sm_slab_give(&device->lost_records, lost);
-    }
-}
-
 seam_result sm_grow_try(struct sm_device *device, bool *created, struct sm_error *error)
 {
     struct sm_driver *driver = device->allocator->driver;
@@ -123,8 +44,8 @@ seam_result sm_grow_try(struct sm_device *device, bool *created, struct sm_error
     CUresult code = SM_CALL(driver, cuMemCreate, &handle, device->granularity, &device->properties, 0);
     *created = code == CUDA_SUCCESS || code == CUDA_ERROR_OUT_OF_MEMORY;
     if (code == CUDA_SUCCESS && SM_CALL(driver, cuMemRelease, handle) != CUDA_SUCCESS) {
-        note_error(device);
-        lose(device, handle, device->granularity, 0, SM_KIND_LARGE);
+        sm_note_error(device);
+        sm_lose_handle(device, handle, device->granularity, 0, SM_KIND_LARGE);
     }
     return SEAM_OK;
 }
@@ -172,10 +93,10 @@ static seam_result add_extent(struct sm_device *device, struct sm_home *home, ui
         code = SM_CALL(driver, cuMemAddressReserve, &base, size, 0, 0, 0);
         if (code == CUDA_SUCCESS || size == need)
             break;
-        note_error(device);
+        sm_note_error(device);
     }
     if (code != CUDA_SUCCESS) {
-        note_error(device);
+        sm_note_error(device);
         return sm_error_set(error, SEAM_E_DEVICE_OOM, "device %d: no address space for %lu bytes: %s",
                             device->ordinal, size, sm_driver_text(driver, code, text, sizeof(text)));
     }
@@ -192,45 +113,6 @@ static seam_result add_extent(struct sm_device *device, struct sm_home *home, ui
     return SEAM_OK;
 }
 
-static struct sm_extent *empty_extent(struct sm_device *device)
-{
-    struct sm_home *home;
-    struct sm_extent *extent;
-    LIST_FOREACH(home, &device->heap.homes, link)
-        TAILQ_FOREACH(extent, &home->extents, link)
-            if (!extent->mapped)
-                return extent;
-    return NULL;
-}
-
-void sm_trim_addresses(struct sm_device *device)
-{
-    struct sm_driver *driver = device->allocator->driver;
-    sm_lock_take(&device->heap_lock);
-    for (;;) {
-        struct sm_extent *extent = empty_extent(device);
-        CUresult code;
-        if (!extent || device->lost)
-            break;
-        if (extent->plain) {
-            sm_extent_remove(extent);
-            continue;
-        }
-        sm_lock_give(&device->heap_lock);
-        code = SM_CALL(driver, cuMemAddressFree, extent->base, extent->size);
-        sm_lock_take(&device->heap_lock);
-        if (code != CUDA_SUCCESS) {
-            sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
-            break;
-        }
-        atomic_fetch_sub(&device->allocator->address_bytes, extent->size);
-        sm_stats_move(device->stats, SM_LEVEL_reserved_address_bytes, SM_KIND_ALL, -(int64_t)extent->size);
-        sm_extent_remove(extent);
-    }
-    sm_capture_prune(device);
-    sm_lock_give(&device->heap_lock);
-}
-
 /* ---- growth ---- */
 
 /* Finds the gap and the sizes. Heap lock held. Returns: false when no gap of the home can hold the request.
@@ -242,7 +124,8 @@ static bool make_plan(const struct sm_request *request, struct plan *plan)
     uint64_t rounded = sm_align_up(request->size, device->granularity);
     struct sm_block *gap = NULL;
     uint64_t missing = rounded;
-    plan->apart = options->max_split_size != SM_UNLIMITED && options->policy == SM_POLICY_STITCH;
+    plan->apart =
+        (options->max_split_size != SM_UNLIMITED && options->policy == SM_POLICY_STITCH) || request->lend;
     if (options->policy == SM_POLICY_EXPANDABLE)
         gap = sm_home_first_run(request->home, request->size, &missing);
     else if (!plan->apart)
@@ -280,7 +163,7 @@ static void undo(struct sm_device *device, struct batch *batch, const struct pla
         if (mapped && SM_CALL(driver, cuMemUnmap, address, batch->sizes[i]) == CUDA_SUCCESS)
             mapped = false;
         if (mapped || SM_CALL(driver, cuMemRelease, batch->names[i]) != CUDA_SUCCESS)
-            lose(device, batch->names[i], batch->sizes[i], mapped ? address : 0, kind);
+            sm_lose_handle(device, batch->names[i], batch->sizes[i], mapped ? address : 0, kind);
         address += batch->sizes[i];
     }
     sm_lock_take(&device->heap_lock);
@@ -333,11 +216,13 @@ static struct sm_block *publish(const struct sm_request *request, const struct p
     struct sm_device *device = request->device;
     const struct sm_options *options = &device->options;
     struct sm_block *range = sm_gap_fill(plan->gap, batch->sizes, batch->names, batch->count);
-    sm_stats_move(device->stats, SM_LEVEL_reserved_bytes, home_kind(request->home), (int64_t)bytes);
+    sm_stats_move(device->stats, SM_LEVEL_reserved_bytes, sm_home_kind(request->home), (int64_t)bytes);
     if (!range->extent->plain)
-        count_mapped(device, (int64_t)bytes, batch->count);
+        sm_count_mapped(device, (int64_t)bytes, batch->count);
     sm_stats_count(device->stats, SM_COUNTER_num_device_alloc, 1);
     sm_stats_count(device->stats, SM_COUNTER_growths, 1);
+    if (request->lend)
+        return sm_block_lend(range, plan->address, plan->address + bytes);
     if (plan->apart) {
         bool split = sm_fit_splits(options, request->size, bytes);
         return sm_block_take_at(range, plan->address, split ? request->size : bytes, request->requested);
@@ -392,7 +277,7 @@ static seam_result attempt(const struct sm_request *request, const struct plan *
         return SEAM_E_LIMIT;
     sm_release_lost(device);
     if (is_blocked(device, plan->address, bytes)) {
-        note_error(device);
+        sm_note_error(device);
         return sm_error_set(
             error, SEAM_E_DEVICE,
             "device %d: the driver refuses to unmap what lies at %#lx, where memory is to grow",
@@ -405,12 +290,12 @@ static seam_result attempt(const struct sm_request *request, const struct plan *
     if (!ready)
         return sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the records of a growth by %lu bytes",
                             bytes);
-    result = create_and_map(device, batch, plan, home_kind(request->home), &shortage->obstacle, error);
+    result = create_and_map(device, batch, plan, sm_home_kind(request->home), &shortage->obstacle, error);
     sm_lock_take(&device->heap_lock);
     sm_heap_redeem(&device->heap, PUBLISH_RECORDS);
     if (!result) {
         *block = publish(request, plan, batch, bytes);
-        if (*block)
+        if (*block && !request->lend)
             sm_pool_count(request, *block);
         else
             sm_device_tell(device);
@@ -447,6 +332,23 @@ static seam_result find_place(struct sm_request *request, struct plan *plan, str
     return SEAM_OK;
 }
 
+seam_result sm_grow_piece(struct sm_request *request, uint64_t bytes, struct sm_block **piece,
+                          struct sm_shortage *shortage, struct sm_error *error)
+{
+    struct sm_device *device = request->device;
+    struct sm_request bare = *request;
+    struct batch batch;
+    struct plan plan;
+    seam_result result;
+    bare.size = bare.requested = bytes;
+    bare.lend = true;
+    result = find_place(&bare, &plan, shortage, error);
+    if (!result)
+        result = attempt(&bare, &plan, plan.least, &batch, piece, shortage, error);
+    (void)device;
+    return result;
+}
+
 static struct sm_block *hit(struct sm_request *request)
 {
     struct sm_device *device = request->device;
@@ -471,6 +373,30 @@ static struct sm_block *take_before(struct sm_request *request, const struct pla
     return range;
 }
 
+/* Requests below this grow rather than stitch, unless memory is short: their growth is small, a view costs as
+ * much as for large. */
+#define STITCH_MIN_GRANULES 4
+
+/* Above the peak of live bytes and its slack, free memory of other places is worth its driver calls. SEAM_OK
+ * and no block: growth is better. */
+static seam_result join(struct sm_request *request, const struct plan *plan, struct sm_block **block,
+                        struct sm_shortage *shortage, struct sm_error *error)
+{
+    struct sm_device *device = request->device;
+    if (device->heap.reserved + plan->least <= sm_growth_free_limit(&device->options, plan->state.live_peak))
+        return SEAM_OK;
+    sm_lock_take(&device->heap_lock);
+    *block = sm_stitch_borrow(request);
+    if (*block)
+        sm_pool_count(request, *block);
+    sm_lock_give(&device->heap_lock);
+    if (*block || request->size < STITCH_MIN_GRANULES * device->granularity)
+        return SEAM_OK;
+    seam_result result = sm_stitch(request, plan->least, block, shortage, error);
+    /* A driver that refuses a view may still grant memory. */
+    return result == SEAM_E_HOST_OOM ? result : SEAM_OK;
+}
+
 static seam_result grow_home(struct sm_request *request, struct sm_block **block,
                              struct sm_shortage *shortage, struct sm_error *error)
 {
@@ -488,9 +414,23 @@ static seam_result grow_home(struct sm_request *request, struct sm_block **block
         sm_lock_give(&device->heap_lock);
         return SEAM_OK;
     }
+    if (sm_stitch_applies(request)) {
+        result = join(request, &plan, block, shortage, error);
+        if (result || *block)
+            return result;
+        /* An attempt that failed late may have left new memory in the gap. */
+        result = find_place(request, &plan, shortage, error);
+        if (result)
+            return result;
+    }
     result = attempt(request, &plan, plan.wanted, &batch, block, shortage, error);
-    if ((result == SEAM_E_DEVICE_OOM || result == SEAM_E_LIMIT) && plan.least < plan.wanted)
+    if (sm_is_shortage(result) && plan.least < plan.wanted)
         result = attempt(request, &plan, plan.least, &batch, block, shortage, error);
+    if (sm_is_shortage(result) && sm_stitch_applies(request)) {
+        struct sm_shortage other;
+        seam_result stitched = sm_stitch(request, plan.least, block, &other, NULL);
+        result = !stitched && *block ? SEAM_OK : result;
+    }
     return result;
 }
 
@@ -546,7 +486,7 @@ static seam_result grow_segment(struct sm_request *request, struct sm_block **bl
         return SEAM_E_LIMIT;
     code = SM_CALL(driver, cuMemAlloc, &base, bytes);
     if (code != CUDA_SUCCESS) {
-        note_error(device);
+        sm_note_error(device);
         shortage->obstacle = SM_OBSTACLE_DEVICE;
         return sm_error_set(error, code == CUDA_ERROR_OUT_OF_MEMORY ? SEAM_E_DEVICE_OOM : SEAM_E_DEVICE,
                             "device %d: cuMemAlloc of %lu bytes: %s", device->ordinal, bytes,
@@ -570,6 +510,8 @@ seam_result sm_grow(struct sm_request *request, struct sm_block **block, struct 
     if (sm_align_up(request->size, device->granularity) > device->total_bytes)
         return sm_error_set(error, SEAM_E_DEVICE_OOM, "device %d has %lu bytes in all", device->ordinal,
                             device->total_bytes);
+    if (sm_stitch_applies(request))
+        sm_stitch_refresh(request);
     *block = hit(request);
     while (!result && !*block) {
         result = plain ? grow_segment(request, block, shortage, error)
@@ -580,202 +522,4 @@ seam_result sm_grow(struct sm_request *request, struct sm_block **block, struct 
     if (result)
         sm_trim_addresses(device);
     return result;
-}
-
-/* ---- trim ---- */
-
-/* Is the stream done with everything that was freed up to now? Asks the driver only when it is not known. */
-static bool is_done(struct sm_device *device, struct sm_stream *stream, uint64_t freed,
-                    enum sm_trim_wait wait)
-{
-    struct sm_driver *driver = device->allocator->driver;
-    CUresult code;
-    if (stream->done >= freed || SM_PLANTED(EARLY_UNMAP))
-        return true;
-    code = wait == SM_TRIM_WAIT ? SM_CALL(driver, cuStreamSynchronize, stream->stream)
-                                : SM_CALL(driver, cuStreamQuery, stream->stream);
-    /* A stream that its owner destroyed answers nothing: then only the whole device can be asked. */
-    if (code == CUDA_ERROR_INVALID_HANDLE || code == CUDA_ERROR_CONTEXT_IS_DESTROYED)
-        code = wait == SM_TRIM_WAIT ? SM_CALL(driver, cuCtxSynchronize, ) : CUDA_ERROR_NOT_READY;
-    sm_lock_take(&device->heap_lock);
-    if (code == CUDA_SUCCESS)
-        stream->done = sm_max(stream->done, freed);
-    else if (code != CUDA_ERROR_NOT_READY)
-        sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
-    if (code == CUDA_SUCCESS && wait == SM_TRIM_WAIT)
-        sm_stats_count(device->stats, SM_COUNTER_event_waits, 1);
-    sm_lock_give(&device->heap_lock);
-    return code == CUDA_SUCCESS;
-}
-
-/* The free range with the most whole bytes among those of a home. */
-static struct sm_block *wholest(struct sm_home *home)
-{
-    struct sm_block *block, *best = NULL;
-    RB_FOREACH_REVERSE(block, sm_free_tree, &home->free_ranges) {
-        if (best && block->size <= best->whole)
-            break;
-        if (block->whole && (!best || block->whole > best->whole))
-            best = block;
-    }
-    return best;
-}
-
-/* Whole handles of a free range, carved out so that nobody takes them; other homes' before `sparing`'s. Heap
- * lock held. */
-static struct sm_block *carve_next(struct sm_device *device, uint64_t bytes, const struct sm_home *sparing)
-{
-    struct sm_block *range, *best = NULL;
-    struct sm_home *home;
-    LIST_FOREACH(home, &device->heap.homes, link) {
-        struct sm_stream *stream = home->key.stream;
-        if (!home->whole || stream->passed_over == device->trim_serial || !sm_capture_may_trim(device, home))
-            continue;
-        range = wholest(home);
-        if (range &&
-            (!best || best->extent->home == sparing || (home != sparing && range->whole > best->whole)))
-            best = range;
-    }
-    /* Carving takes up to two records, and one stays aside for the rest that may come back. */
-    if (!best || !sm_heap_promise(&device->heap, 1))
-        return NULL;
-    if (!sm_heap_prepare(&device->heap, 2)) {
-        sm_heap_redeem(&device->heap, 1);
-        return NULL;
-    }
-    best = sm_block_carve(best, bytes);
-    sm_device_tell(device);
-    return best;
-}
-
-/* The bookkeeping of a handle that the driver has unmapped, and released unless it is lost. */
-static void forget(struct sm_device *device, struct sm_block *carved, uint64_t address, uint64_t size)
-{
-    sm_lock_take(&device->heap_lock);
-    sm_stats_move(device->stats, SM_LEVEL_reserved_bytes, home_kind(carved->extent->home), -(int64_t)size);
-    if (!carved->extent->plain)
-        count_mapped(device, -(int64_t)size, -1);
-    sm_carved_forget(carved, address);
-    sm_device_tell(device);
-    sm_lock_give(&device->heap_lock);
-}
-
-/* Unmaps and releases one handle, or frees a plain segment. Returns: false when it is still there and usable.
- */
-static bool return_handle(struct sm_device *device, const struct sm_extent *extent,
-                          const struct sm_handle *handle, bool *released)
-{
-    struct sm_driver *driver = device->allocator->driver;
-    *released = true;
-    if (extent->plain)
-        return SM_CALL(driver, cuMemFree, handle->name) == CUDA_SUCCESS;
-    if (SM_CALL(driver, cuMemUnmap, handle->address, handle->size) != CUDA_SUCCESS)
-        return false;
-    *released = SM_CALL(driver, cuMemRelease, handle->name) == CUDA_SUCCESS;
-    return true;
-}
-
-/* Unmaps and releases a carved block from its low end. Returns: bytes given back; less than its size after a
- * refusal. */
-static uint64_t give_back(struct sm_device *device, struct sm_block *carved)
-{
-    uint64_t at = carved->address, end = sm_block_end(carved), given = 0;
-    while (at < end) {
-        struct sm_handle handle = *sm_extent_handle_at(carved->extent, at);
-        bool released;
-        if (!sm_slab_reserve(&device->lost_records, 1) ||
-            !return_handle(device, carved->extent, &handle, &released)) {
-            note_error(device);
-            break;
-        }
-        forget(device, carved, at, handle.size);
-        if (!released) {
-            note_error(device);
-            lose(device, handle.name, handle.size, 0, home_kind(carved->extent->home));
-        }
-        given += released ? handle.size : 0;
-        at += handle.size;
-    }
-    sm_lock_take(&device->heap_lock);
-    sm_heap_redeem(&device->heap, 1);
-    if (at < end)
-        sm_carved_return(carved, at);
-    else
-        sm_carved_close(carved);
-    sm_device_tell(device);
-    sm_lock_give(&device->heap_lock);
-    return given;
-}
-
-/* The carved block stays ours after all. */
-static void put_back(struct sm_device *device, struct sm_block *carved)
-{
-    sm_lock_take(&device->heap_lock);
-    sm_heap_redeem(&device->heap, 1);
-    sm_carved_return(carved, carved->address);
-    sm_device_tell(device);
-    sm_lock_give(&device->heap_lock);
-}
-
-uint64_t sm_trim(struct sm_device *device, uint64_t bytes, enum sm_trim_wait wait,
-                 const struct sm_home *sparing)
-{
-    uint64_t given = 0;
-    device->trim_serial++;
-    while (given < bytes) {
-        struct sm_stream *stream;
-        struct sm_block *carved;
-        uint64_t freed, size, got;
-        sm_lock_take(&device->heap_lock);
-        carved = sm_capture_running(device) ? NULL : carve_next(device, bytes - given, sparing);
-        stream = carved ? carved->extent->home->key.stream : NULL;
-        freed = stream ? stream->freed : 0;
-        sm_lock_give(&device->heap_lock);
-        if (!carved)
-            break;
-        if (!is_done(device, stream, freed, wait)) {
-            put_back(device, carved);
-            stream->passed_over = device->trim_serial;
-            continue;
-        }
-        size = carved->size;
-        got = give_back(device, carved);
-        given += got;
-        if (got < size)
-            break;
-    }
-    sm_lock_take(&device->heap_lock);
-    if (given) {
-        sm_stats_count(device->stats, SM_COUNTER_trims, 1);
-        sm_stats_count(device->stats, SM_COUNTER_num_device_free, 1);
-    }
-    sm_lock_give(&device->heap_lock);
-    return given;
-}
-
-void sm_grow_teardown(struct sm_device *device)
-{
-    struct sm_driver *driver = device->allocator->driver;
-    struct sm_lost_handle *lost;
-    struct sm_home *home;
-    struct sm_extent *extent;
-    for (lost = device->lost; lost; lost = lost->next) {
-        if (lost->address)
-            (void)SM_CALL(driver, cuMemUnmap, lost->address, lost->size);
-        (void)SM_CALL(driver, cuMemRelease, lost->name);
-    }
-    LIST_FOREACH(home, &device->heap.homes, link) {
-        TAILQ_FOREACH(extent, &home->extents, link) {
-            for (uint32_t i = 0; i < extent->handle_slots; i++) {
-                const struct sm_handle *handle = &extent->handles[i];
-                bool released;
-                if (handle->size)
-                    (void)return_handle(device, extent, handle, &released);
-            }
-            if (extent->plain)
-                continue;
-            (void)SM_CALL(driver, cuMemAddressFree, extent->base, extent->size);
-            atomic_fetch_sub(&device->allocator->address_bytes, extent->size);
-        }
-    }
 }

@@ -11,7 +11,8 @@ enum sm_plant {
     SM_PLANT_EARLY_REUSE,   /* a PENDING block is free at once: its events are not asked */
     SM_PLANT_MISSING_EVENT, /* no event is recorded when a block becomes PENDING */
     SM_PLANT_WRONG_STREAM,  /* the event is recorded on the block's own stream, not on its user's */
-    SM_PLANT_EARLY_UNMAP    /* a trim does not wait for the stream that last used the memory */
+    SM_PLANT_EARLY_UNMAP,   /* a trim does not wait for the stream that last used the memory */
+    SM_PLANT_EARLY_LEND     /* free memory of a stream is lent to another whether or not its work is done */
 };
 
 #ifndef SEAMALLOC_PLANT

@@ -10,6 +10,7 @@
  * A free trusts nothing but the address: size, device and stream are in the block's record. Protected by:
  * heap lock. */
 #include "alloc/engine.h"
+#include "alloc/heap/view.h"
 #include "base/align.h"
 #include "policies/fit.h"
 #include "policies/rounding.h"
@@ -21,7 +22,7 @@ struct sm_block *sm_pool_hit(struct sm_request *request)
     if (block && options->policy == SM_POLICY_EXPANDABLE)
         block = sm_home_sheltered_fit(block);
     if (!block || !sm_fit_allows(options, request->size, block->size))
-        return NULL;
+        return sm_stitch_applies(request) ? sm_stitch_reuse(request) : NULL;
     bool split = sm_fit_splits(options, request->size, block->size);
     if (split && !sm_heap_prepare(&request->device->heap, 1))
         return NULL;
@@ -72,7 +73,7 @@ uint64_t sm_pool_alloc(struct sm_device *device, uint64_t size, CUstream stream,
     if (!result) {
         block = sm_pool_hit(&request);
         if (block) {
-            sm_stats_count(device->stats, SM_COUNTER_hits, 1);
+            sm_stats_count(device->stats, block->pieces ? SM_COUNTER_view_hits : SM_COUNTER_hits, 1);
             sm_pool_count(&request, block);
         } else {
             request.home->pins++;
@@ -92,11 +93,22 @@ void sm_pool_complete(struct sm_device *device, struct sm_block *block)
     sm_device_tell(device);
 }
 
+/* What must have passed before the view may be unmapped. */
+static void note_use(struct sm_view *view, struct sm_stream *stream)
+{
+    struct sm_stream *before = view->stream;
+    view->mixed |= before != stream && before->done < view->freed;
+    view->stream = stream;
+    view->freed = stream->freed;
+}
+
 /* A LIVE block in hand, heap lock held: FREE at once, or PENDING until its fence has passed. */
 static void give_back(struct sm_device *device, struct sm_block *block)
 {
-    struct sm_stream *stream = block->extent->home->key.stream;
+    struct sm_stream *stream = block->stream;
     stream->freed++;
+    if (block->pieces)
+        note_use(sm_block_view(block), stream);
     sm_stats_free_request(device->stats, block->kind, block->requested, block->size, block->birth);
     if (!block->fence) {
         sm_stats_free_complete(device->stats, block->kind, block->requested, block->size);
@@ -132,7 +144,7 @@ seam_result sm_pool_record_stream(struct sm_device *device, uint64_t address, CU
     user = block ? sm_device_stream(device, stream) : NULL;
     if (!block)
         result = SEAM_E_POINTER;
-    else if (!user || (user != block->extent->home->key.stream && !sm_fence_add(device, block, user)))
+    else if (!user || (user != block->stream && !sm_fence_add(device, block, user)))
         result = sm_error_set(error, SEAM_E_HOST_OOM, "no host memory to note that a stream uses block %#lx",
                               address);
     sm_lock_give(&device->heap_lock);
@@ -144,7 +156,7 @@ struct sm_block *sm_pool_block_of(struct sm_device *device, uint64_t address)
     struct sm_block *block = sm_index_find(&device->heap.index, address);
     struct sm_home *home;
     struct sm_extent *extent;
-    if (block)
+    if (block || (block = sm_view_block_of(&device->heap, address)))
         return block;
     LIST_FOREACH(home, &device->heap.homes, link) {
         TAILQ_FOREACH(extent, &home->extents, link) {

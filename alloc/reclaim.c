@@ -46,16 +46,11 @@ static bool take_step(struct sm_request *request, enum step step, const struct s
     }
 }
 
-static bool is_shortage(seam_result result)
-{
-    return result == SEAM_E_DEVICE_OOM || result == SEAM_E_LIMIT;
-}
-
 static seam_result descend(struct sm_request *request, struct sm_block **block, struct sm_shortage *shortage,
                            seam_result result, struct sm_error *error)
 {
     struct sm_device *device = request->device;
-    for (int step = 0; step < STEP_COUNT && is_shortage(result);) {
+    for (int step = 0; step < STEP_COUNT && sm_is_shortage(result);) {
         if (!take_step(request, (enum step)step, shortage)) {
             step++;
             continue;
@@ -93,7 +88,7 @@ static void finish(struct sm_request *request, seam_result result)
     struct sm_device *device = request->device;
     sm_lock_take(&device->heap_lock);
     request->home->pins--;
-    sm_stats_count(device->stats, SM_COUNTER_num_ooms, is_shortage(result));
+    sm_stats_count(device->stats, SM_COUNTER_num_ooms, sm_is_shortage(result));
     sm_stats_count(device->stats, SM_COUNTER_limit_refusals, result == SEAM_E_LIMIT);
     sm_lock_give(&device->heap_lock);
 }
@@ -111,7 +106,7 @@ static seam_result serve(struct sm_request *request, struct sm_block **block, st
     sm_lock_give(&device->heap_lock);
     collect_garbage(request);
     result = sm_grow(request, block, shortage, error);
-    if (is_shortage(result))
+    if (sm_is_shortage(result))
         result = descend(request, block, shortage, result, error);
     sm_device_leave(device, &visit);
     return result;
@@ -123,7 +118,7 @@ seam_result sm_reclaim_serve(struct sm_request *request, struct sm_block **block
     seam_result result;
     sm_lock_take(&request->device->memory_lock);
     result = serve(request, block, &shortage, error);
-    if (is_shortage(result))
+    if (sm_is_shortage(result))
         sm_report_shortage(request, &shortage, error);
     finish(request, result);
     sm_lock_give(&request->device->memory_lock);

@@ -20,6 +20,7 @@
 
 enum sm_policy { SM_POLICY_STITCH, SM_POLICY_EXPANDABLE, SM_POLICY_NATIVE, SM_POLICY_COUNT };
 enum sm_peers { SM_PEERS_ALL, SM_PEERS_NONE };
+enum sm_lending { SM_LENDING_COMPLETED, SM_LENDING_OFF };
 
 #define SM_UNLIMITED     UINT64_MAX
 #define SM_ROUNDUP_SLOTS 16
@@ -40,6 +41,7 @@ struct sm_options {
     uint64_t handle_bytes;   /* largest handle of a growth; 0: by policies/growth.h */
     uint64_t slack_permille; /* growth below peak live x (1 + this) needs no second thought */
     uint64_t address_limit;  /* bytes of address space that may be reserved, all devices */
+    enum sm_lending lending; /* whether free memory of a stream may serve another */
     enum sm_peers peers;     /* who is granted access to new mappings */
     bool exportable;         /* ask for handles that can be shared (file descriptor) where the device can */
     unsigned log_level;      /* base/log.h */

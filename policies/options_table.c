@@ -12,9 +12,11 @@
 static const char *const backend_names[] = {"native", NULL};
 static const char *const policy_names[] = {"stitch", "expandable", "native", NULL};
 static const char *const peers_names[] = {"all", "none", NULL};
+static const char *const lending_names[] = {"completed", "off", NULL};
 static const char *const log_names[] = {"error", "warning", "info", "debug", NULL};
 
-_Static_assert(sizeof(enum sm_policy) == sizeof(unsigned) && sizeof(enum sm_peers) == sizeof(unsigned),
+_Static_assert(sizeof(enum sm_policy) == sizeof(unsigned) && sizeof(enum sm_peers) == sizeof(unsigned) &&
+                   sizeof(enum sm_lending) == sizeof(unsigned),
                "choices are stored as unsigned");
 
 #define AT(field)   .offset = offsetof(struct sm_options, field)
@@ -77,7 +79,7 @@ _Static_assert(sizeof(enum sm_policy) == sizeof(unsigned) && sizeof(enum sm_peer
       NUMBER(AT(max_non_split_rounding), SM_MIB, 20, MIB_MAX))                                               \
     X("large_segment_size_mb", PYTORCH, "MiB", "20", "11 to 17592186044415",                                 \
       "segments (native) and handles (expandable) of the large class; no effect under stitch",               \
-      NUMBER(AT(large_segment_size), SM_MIB, 11, MIB_MAX))                                                              \
+      NUMBER(AT(large_segment_size), SM_MIB, 11, MIB_MAX))                                                   \
     X("garbage_collection_threshold", PYTORCH, "share", "off", "above 0 and below 1",                        \
       "share of the memory limit (of the device without one) above which old free memory is returned",       \
       OPEN_SHARE_OR(AT(garbage_collection_threshold), "off"))                                                \
@@ -120,6 +122,9 @@ _Static_assert(sizeof(enum sm_policy) == sizeof(unsigned) && sizeof(enum sm_peer
     X("address_limit_gib", OURS, "GiB", "131072", "1 to 131072",                                             \
       "address space that may be reserved, all devices together",                                            \
       NUMBER(AT(address_limit), SM_GIB, 1, 131072))                                                          \
+    X("lending", OURS, "name", "completed", "completed or off",                                              \
+      "free memory of one stream for another under stitch: once its work is known to be done, or never",     \
+      CHOICE(AT(lending), lending_names))                                                                    \
     X("peers", OURS, "name", "all", "all or none",                                                           \
       "other devices that may reach the memory of a device", CHOICE(AT(peers), peers_names))                 \
     X("exportable", OURS, "bool", "True", "True or False",                                                   \

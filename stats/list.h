@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* list: every figure of the statistics, once. Structs, JSON, tables, Python keys and docs/statistics.md follow from it.
+/* list: every figure of the statistics, once. Structs, JSON, tables, Python keys and docs/statistics.md
+ * follow from it.
  *
- * A *level* goes up and down: {current, peak, in, out} for {all, small_pool, large_pool}; in and out are running sums of
- * rises and falls. A *counter* only rises. A *part* (base/parts.h) says what reserved bytes are doing at an instant.
- * The small_pool and large_pool keys follow PyTorch's line, 1 MiB of rounded size inclusive, whatever the size class. */
+ * A *level* goes up and down: {current, peak, in, out} for {all, small_pool, large_pool}; in and out are
+ * running sums of rises and falls. A *counter* only rises. A *part* (base/parts.h) says what reserved bytes
+ * are doing at an instant. The small_pool and large_pool keys follow PyTorch's line, 1 MiB of rounded size
+ * inclusive, whatever the size class. */
 #ifndef SEAM_STATS_LIST_H
 #define SEAM_STATS_LIST_H
 
@@ -20,6 +22,7 @@
     X(inactive_split_bytes, BYTES, "free bytes in handles that hold other bytes", "alloc, free")             \
     X(mapped_bytes, BYTES, "bytes mapped, views included", "map, unmap")                                     \
     X(mappings, COUNT, "mappings, views included", "map, unmap")                                             \
+    X(view_bytes, BYTES, "bytes mapped a second time, in views", "view made, evicted")                       \
     X(reserved_address_bytes, BYTES, "bytes of reserved address space", "reserve, address free")             \
     X(handles, COUNT, "handles held", "create, release")                                                     \
     X(events, COUNT, "driver events held", "event create, destroy")

@@ -204,7 +204,7 @@ static json_t *result_of(const struct replay *replay, const char *policy, const 
     json_object_set_new(row, "driver_calls", call_counts(none));
     json_object_set_new(row, "driver_calls_second_half", call_counts(half));
     json_object_set_new(row, "mappings_peak", json_integer(figure("mappings.all.peak")));
-    json_object_set_new(row, "view_bytes_peak", json_integer(0));
+    json_object_set_new(row, "view_bytes_peak", json_integer(figure("view_bytes.all.peak")));
     json_object_set_new(row, "host_ns_per_op", json_real((double)replay->allocator_ns / (double)operations));
     return row;
 }

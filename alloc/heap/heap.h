@@ -64,6 +64,13 @@ struct sm_block {
         struct { /* LIVE, PENDING */
             uint64_t requested;
             struct sm_fence *fence; /* what the block waits for once it is freed; empty for most */
+            void *stream; /* struct sm_stream that asked for it: not the home's if the memory is borrowed */
+            struct sm_block
+                *pieces; /* of a stitched block, in the order of their addresses in it; else NULL */
+        };
+        struct {                         /* LENT */
+            struct sm_block *borrower;   /* NULL while the stitched block is being made */
+            struct sm_block *next_piece; /* of the same borrower */
         };
         TAILQ_ENTRY(sm_block) gap; /* UNMAPPED */
     };
@@ -75,6 +82,8 @@ struct sm_block {
 struct sm_handle {
     uint64_t address, size; /* where it is mapped at home; size 0: the slot is not in use */
     uint64_t name;          /* CUmemGenericAllocationHandle */
+    struct sm_block *first; /* the block that holds its first byte */
+    uint32_t views;         /* that map it a second time */
 };
 
 struct sm_extent {
@@ -119,12 +128,15 @@ struct sm_heap {
     struct sm_slab blocks, fences;
     struct sm_index index; /* LIVE blocks by address */
     LIST_HEAD(, sm_home) homes;
+    TAILQ_HEAD(sm_view_list, sm_view) views; /* the one used last in front */
+    uint64_t view_count, view_handles;       /* views, and mappings in them */
+    uint64_t stitched;                       /* records of stitched blocks */
     struct sm_parts parts;
     size_t promised;        /* block records kept aside */
     uint64_t reserved;      /* bytes of handles in all homes */
     uint64_t lost;          /* of these: handles that the driver refused to release; counted as whole_free */
     uint64_t handles;       /* count, plain allocations left out */
-    uint64_t address_bytes; /* of all extents */
+    uint64_t address_bytes; /* of all extents and views */
     struct sm_heap_counts {
         uint64_t segments;    /* contiguous mapped ranges */
         uint64_t held_ranges; /* FREE blocks with bytes in handles that are not wholly free */
@@ -171,9 +183,9 @@ struct sm_block *sm_home_largest(struct sm_home *home);
  * is left alone. */
 struct sm_block *sm_home_sheltered_fit(struct sm_block *block);
 
-/* FREE -> LIVE: the block's low end becomes the block, the rest stays free when split is true and size is
- * smaller. Requires: block FREE, size <= block->size, both multiples of 512; one record prepared when it
- * splits. */
+/* FREE -> LIVE, of the stream of the home until the caller sets another: the block's low end becomes the
+ * block, the rest stays free when split is true and size is smaller. Requires: block FREE, size <=
+ * block->size, both multiples of 512; one record prepared when it splits. */
 void sm_block_take(struct sm_block *block, uint64_t size, uint64_t requested, bool split);
 /* The same from an address inside the block: what lies before stays free. Requires: two records prepared.
  * Returns: the LIVE block. */
@@ -208,11 +220,13 @@ bool sm_extent_prepare(struct sm_extent *extent, uint64_t end, uint32_t count);
 struct sm_block *sm_gap_fill(struct sm_block *gap, const uint64_t *sizes, const uint64_t *names,
                              uint32_t count);
 
-/* The whole handles inside a FREE block leave it: [*from, *to), at most `most` bytes of them (whole handles,
- * from the high end; at least one if there is one). They become an UNMAPPED block whose handles are still
- * listed, so that nobody takes them while the driver unmaps them. Requires: two block records prepared.
- * Returns: that block; NULL when no whole handle lies inside. */
+/* The whole handles inside a FREE block that no view maps leave it: [*from, *to), at most `most` bytes of
+ * them (whole handles, from the high end; at least one if there is one). They become an UNMAPPED block whose
+ * handles are still listed, so that nobody takes them while the driver unmaps them. Requires: two block
+ * records prepared. Returns: that block; NULL when no whole handle lies inside. */
 struct sm_block *sm_block_carve(struct sm_block *block, uint64_t most);
+/* Is there a whole handle in this FREE block that no view maps? */
+bool sm_block_can_carve(const struct sm_block *block);
 /* The handle at an address of a carved block. */
 struct sm_handle *sm_extent_handle_at(const struct sm_extent *extent, uint64_t address);
 /* The handle at an address of a carved block is gone from the driver. */

@@ -8,6 +8,7 @@
  *
  * Cost: O(log n) for n free ranges of the home. Protected by: the device's heap lock. */
 #include "alloc/heap/internal.h"
+#include "alloc/heap/view.h"
 #include "base/align.h"
 #include "base/log.h"
 
@@ -27,6 +28,7 @@ void sm_heap_init(struct sm_heap *heap, uint64_t granularity)
     sm_slab_init(&heap->blocks, sizeof(struct sm_block));
     sm_slab_init(&heap->fences, sizeof(struct sm_fence));
     LIST_INIT(&heap->homes);
+    TAILQ_INIT(&heap->views);
 }
 
 void sm_heap_fini(struct sm_heap *heap)
@@ -43,6 +45,7 @@ void sm_heap_fini(struct sm_heap *heap)
         LIST_REMOVE(home, link);
         sm_hostmem_put(home, sizeof(*home));
     }
+    sm_view_fini(heap);
     sm_slab_fini(&heap->blocks);
     sm_slab_fini(&heap->fences);
     sm_index_fini(&heap->index);
@@ -107,12 +110,14 @@ struct sm_block *sm_block_divide(struct sm_block *left, uint64_t address)
         left->extent->last = right;
     left->next = right;
     left->size = address - left->address;
+    sm_block_own_handles(right, right->address, sm_block_end(right));
     return right;
 }
 
 void sm_block_absorb(struct sm_block *left, struct sm_block *right)
 {
     SM_ASSERT(left->next == right && sm_block_end(left) == right->address);
+    sm_block_own_handles(left, right->address, sm_block_end(right));
     left->size += right->size;
     left->next = right->next;
     if (left->next)
@@ -204,6 +209,8 @@ static void make_live(struct sm_block *block, uint64_t requested)
     block->state = SM_BLOCK_LIVE;
     block->requested = requested;
     block->fence = NULL;
+    block->pieces = NULL;
+    block->stream = block->extent->home->key.stream;
     block->extent->home->used += block->size;
     heap->parts.bytes[SM_PART_requested_live] += (int64_t)requested;
     heap->parts.bytes[SM_PART_rounding] += (int64_t)(block->size - requested);
@@ -265,6 +272,8 @@ struct sm_block *sm_block_give(struct sm_block *block)
         end_live(block);
     else
         heap->parts.bytes[SM_PART_pending] -= (int64_t)block->size;
+    if (block->pieces)
+        return sm_view_give(block);
     block->extent->home->used -= block->size;
     return sm_free_join(block);
 }

@@ -198,6 +198,17 @@ static void drop_handle(struct sm_extent *extent, struct sm_handle *handle)
     *handle = (struct sm_handle){0};
 }
 
+void sm_block_own_handles(struct sm_block *block, uint64_t from, uint64_t to)
+{
+    const struct sm_extent *extent = block->extent;
+    struct sm_handle *handle = sm_extent_handle_at(extent, from);
+    if (handle && handle->address < from)
+        handle = sm_extent_handle_at(extent, handle->address + handle->size);
+    for (; handle && handle->address < to;
+         handle = sm_extent_handle_at(extent, handle->address + handle->size))
+        handle->first = block;
+}
+
 static uint64_t *segments_of(const struct sm_extent *extent)
 {
     return &extent->home->heap->counts[extent->home->key.small_class].segments;
@@ -217,6 +228,7 @@ struct sm_block *sm_gap_fill(struct sm_block *gap, const uint64_t *sizes, const 
         add_handle(extent, address, sizes[i], names[i]);
         address += sizes[i];
     }
+    sm_block_own_handles(gap, gap->address, address);
     TAILQ_REMOVE(&extent->home->gaps, gap, gap);
     if (address < sm_block_end(gap)) {
         struct sm_block *rest = sm_block_divide(gap, address);
@@ -229,21 +241,45 @@ struct sm_block *sm_gap_fill(struct sm_block *gap, const uint64_t *sizes, const 
 
 /* ---- trim ---- */
 
+/* Is the handle that ends at an address mapped in views? *begin: where it begins. */
+static bool views_below(const struct sm_extent *extent, uint64_t end, uint64_t *begin)
+{
+    const struct sm_handle *handle = sm_extent_handle_at(extent, end - 1);
+    if (!SM_CHECK(handle))
+        return true;
+    *begin = handle->address;
+    return handle->views > 0;
+}
+
+/* The highest run of whole handles in a FREE block that no view maps, at most `most` bytes. Returns: false if
+ * there is none. */
+static bool find_carvable(const struct sm_block *block, uint64_t most, uint64_t *from, uint64_t *to)
+{
+    const struct sm_extent *extent = block->extent;
+    uint64_t low = sm_extent_boundary_up(extent, block->address);
+    uint64_t high = sm_extent_boundary_down(extent, sm_block_end(block));
+    uint64_t begin = high;
+    while (high > low && views_below(extent, high, &begin))
+        high = begin;
+    *from = *to = high;
+    while (*from > low && *to - *from < most && !views_below(extent, *from, &begin))
+        *from = begin;
+    return *from < *to;
+}
+
+bool sm_block_can_carve(const struct sm_block *block)
+{
+    uint64_t from, to;
+    return block->whole && find_carvable(block, 1, &from, &to);
+}
+
 struct sm_block *sm_block_carve(struct sm_block *block, uint64_t most)
 {
     struct sm_extent *extent = block->extent;
-    uint64_t from = sm_extent_boundary_up(extent, block->address);
-    uint64_t to = sm_extent_boundary_down(extent, sm_block_end(block));
     struct sm_block *carved = block;
-    if (from >= to)
+    uint64_t from, to;
+    if (!block->whole || !find_carvable(block, most, &from, &to))
         return NULL;
-    if (to - from > most) {
-        uint64_t at = to;
-        do
-            at = sm_extent_handle_at(extent, at - 1)->address;
-        while (at > from && to - at < most);
-        from = at;
-    }
     sm_free_remove(block);
     if (to < sm_block_end(block))
         sm_free_insert(sm_block_divide(block, to));

@@ -6,13 +6,14 @@
  * not UNMAPPED, and the table of granules agrees; every sum equals a recount. Protected by: the device's
  * memory lock and heap lock. */
 #include "alloc/heap/internal.h"
+#include "alloc/heap/view.h"
 #include "base/align.h"
 
 #define FAIL(...) return sm_error_set(error, SEAM_E_STATE, __VA_ARGS__)
 
 struct recount {
     struct sm_parts parts;
-    uint64_t live, blocks, handles, reserved, address_bytes;
+    uint64_t live, stitched, blocks, handles, reserved, address_bytes;
     struct sm_heap_counts counts[2];
     uint64_t home_mapped, home_used, home_held, home_whole, home_gaps, home_free;
 };
@@ -38,6 +39,92 @@ static seam_result check_free(const struct sm_block *block, struct recount *coun
     count->counts[extent->home->key.small_class].held_ranges += whole < block->size;
     count->counts[extent->home->key.small_class].held += block->size - whole;
     count->home_free++;
+    return SEAM_OK;
+}
+
+/* Each byte of a stitched block lies where its view says, in pieces that are lent to it, and nowhere twice.
+ */
+static seam_result check_stitched(const struct sm_block *block, struct sm_error *error)
+{
+    const struct sm_view *view = sm_block_view(block);
+    uint64_t at = block->address - view->span.base, sum = 0;
+    uint32_t i = 0;
+    for (const struct sm_block *piece = block->pieces; piece; piece = piece->next_piece) {
+        if (piece->state != SM_BLOCK_LENT || piece->borrower != block)
+            FAIL("piece %#lx of block %#lx is in state %d, or lent to another", piece->address,
+                 block->address, piece->state);
+        for (uint64_t done = 0; done < piece->size;) {
+            while (i < view->count && view->entries[i].offset + view->entries[i].size <= at)
+                i++;
+            if (i == view->count)
+                FAIL("block %#lx is longer than its view", block->address);
+            const struct sm_view_entry *entry = &view->entries[i];
+            if (entry->gone)
+                FAIL("block %#lx lies where its view is not mapped any more", block->address);
+            if (sm_view_handle(entry)->address + at - entry->offset != piece->address + done)
+                FAIL("byte %#lx of block %#lx is mapped to another place than piece %#lx", at, block->address,
+                     piece->address);
+            uint64_t step = sm_min(piece->size - done, entry->offset + entry->size - at);
+            done += step;
+            at += step;
+        }
+        sum += piece->size;
+    }
+    if (sum != block->size)
+        FAIL("the pieces of block %#lx sum to %#lx of %#lx bytes", block->address, sum, block->size);
+    return SEAM_OK;
+}
+
+/* A LENT block; its borrower is counted with its first piece. */
+static seam_result check_lent(const struct sm_block *piece, struct recount *count, struct sm_error *error)
+{
+    const struct sm_block *block = piece->borrower;
+    count->home_used += piece->size;
+    if (!block)
+        FAIL("block %#lx is lent to nobody", piece->address);
+    if (block->pieces != piece)
+        return SEAM_OK;
+    count->stitched++;
+    if (block->state == SM_BLOCK_LIVE) {
+        if (sm_index_find(&sm_block_heap(block)->index, block->address) != block)
+            FAIL("stitched block %#lx is not in the address index", block->address);
+        count->live++;
+        count->parts.bytes[SM_PART_requested_live] += (int64_t)block->requested;
+        count->parts.bytes[SM_PART_rounding] += (int64_t)(block->size - block->requested);
+    } else {
+        if (block->state != SM_BLOCK_PENDING || !block->fence)
+            FAIL("stitched block %#lx is in state %d", block->address, block->state);
+        count->parts.bytes[SM_PART_pending] += (int64_t)block->size;
+    }
+    return check_stitched(block, error);
+}
+
+static seam_result check_views(const struct sm_heap *heap, struct recount *count, struct sm_error *error)
+{
+    const struct sm_view *view;
+    uint64_t views = 0, handles = 0, live = 0;
+    TAILQ_FOREACH(view, &heap->views, link) {
+        uint64_t offset = 0;
+        for (uint32_t i = 0; i < view->count; i++) {
+            const struct sm_view_entry *entry = &view->entries[i];
+            if (entry->offset != offset || (!entry->gone && sm_view_handle(entry)->size != entry->size))
+                FAIL("entry %u of view %#lx does not follow the one before, or its handle changed", i,
+                     view->span.base);
+            for (uint32_t j = 0; j < i; j++)
+                if (!entry->gone && !view->entries[j].gone && view->entries[j].extent == entry->extent &&
+                    view->entries[j].slot == entry->slot)
+                    FAIL("view %#lx holds a handle twice", view->span.base);
+            offset += entry->size;
+            handles += !entry->gone;
+        }
+        views++;
+        live += view->live;
+        count->address_bytes += view->span.size;
+    }
+    if (views != heap->view_count || handles != heap->view_handles || live != heap->stitched ||
+        live != count->stitched)
+        FAIL("views %lu with %lu handles and %lu blocks; a recount gives %lu, %lu, %lu", heap->view_count,
+             heap->view_handles, heap->stitched, views, handles, count->stitched);
     return SEAM_OK;
 }
 
@@ -69,6 +156,8 @@ static seam_result check_block(struct sm_block *block, struct recount *count, st
         count->home_used += block->size;
         count->parts.bytes[SM_PART_pending] += (int64_t)block->size;
         return SEAM_OK;
+    case SM_BLOCK_LENT:
+        return check_lent(block, count, error);
     case SM_BLOCK_UNMAPPED:
         if (block->next && block->next->state == SM_BLOCK_UNMAPPED)
             FAIL("gaps %#lx and %#lx touch and are not joined", block->address, block->next->address);
@@ -91,6 +180,8 @@ static seam_result check_handles(const struct sm_extent *extent, struct recount 
         uint64_t from = extent->base + sm_align_down(block->address - extent->base, granularity);
         for (uint64_t at = from; at < sm_block_end(block); at += granularity) {
             const struct sm_handle *handle = sm_extent_handle_at(extent, at);
+            if (handle && handle->address == at && at >= block->address && handle->first != block)
+                FAIL("handle %#lx names another block than the one it begins in", at);
             if (!handle != (block->state == SM_BLOCK_UNMAPPED))
                 FAIL("address %#lx is%s mapped, its block's state is %d", at, handle ? "" : " not",
                      block->state);
@@ -195,7 +286,7 @@ static seam_result check_totals(const struct sm_heap *heap, const struct recount
              count->address_bytes, count->handles);
     if (heap->index.count != count->live)
         FAIL("the address index holds %lu blocks, %lu are live", heap->index.count, count->live);
-    if (heap->blocks.count != count->blocks)
+    if (heap->blocks.count != count->blocks + count->stitched)
         FAIL("%lu block records are in use, the extents hold %lu", heap->blocks.count, count->blocks);
     return SEAM_OK;
 }
@@ -209,5 +300,6 @@ seam_result sm_heap_validate(struct sm_heap *heap, struct sm_error *error)
         if (result)
             return result;
     }
-    return check_totals(heap, &count, error);
+    seam_result result = check_views(heap, &count, error);
+    return result ? result : check_totals(heap, &count, error);
 }

@@ -361,6 +361,17 @@ static const struct scenario scenarios[] = {
     {"ladder", "", a_full_device, act_ladder, 1},
     {"garbage", "garbage_collection_threshold:0.5", a_full_device, act_ladder, 1},
     {"report", "", blocks_in_use, act_report, 1},
+    {"expandable: set-up", "policy:expandable", NULL, act_set_up, 2},
+    {"expandable: growth", "policy:expandable", one_block, act_growth, 1},
+    {"expandable: a hole filled", "policy:expandable", a_hole, act_fill_the_hole, 1},
+    {"expandable: trim", "policy:expandable", free_memory_of_busy_streams, act_trim, 1},
+    {"expandable: ladder", "policy:expandable", a_full_device, act_ladder, 1},
+    {"native: set-up", "policy:native", NULL, act_set_up, 2},
+    {"native: growth", "policy:native", one_block, act_growth, 1},
+    {"native: record and free", "policy:native", blocks_in_use, act_record_and_free, 1},
+    {"native: trim", "policy:native", free_memory_of_busy_streams, act_trim, 1},
+    {"native: pool", "policy:native", one_block, act_pool, 1},
+    {"native: ladder", "policy:native", a_full_device, act_ladder, 1},
 };
 
 /* ---- one run ---- */
@@ -451,6 +462,8 @@ static const char *const some_calls[] = {
     "cuStreamQuery,cuStreamSynchronize",
     "cuEventSynchronize,cuStreamSynchronize,cuCtxSynchronize",
     "cuMemGetInfo,cuMemCreate",
+    "cuMemAlloc",
+    "cuMemFree",
     "cuCtxPushCurrent",
     "cuThreadExchangeStreamCaptureMode",
 };

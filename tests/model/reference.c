@@ -72,7 +72,16 @@ static bool act_on_cell(struct reference *reference, struct cell **at, uint64_t 
     return true;
 }
 
-/* The bytes of a block that lie in one granule. */
+/* How many bytes from an address on lie in the same granule of the same handle, at most `most`. */
+static uint64_t piece_size(const struct reference *reference, CUdeviceptr from, uint64_t most)
+{
+    uint64_t offset = 0, granularity = reference->granularity;
+    (void)sim_resolve(from, NULL, &offset);
+    uint64_t rest = granularity - offset % granularity;
+    return rest < most ? rest : most;
+}
+
+/* The bytes of a block that lie in one granule of a handle. */
 static bool act_on_piece(struct reference *reference, CUdeviceptr from, CUdeviceptr to, enum act act)
 {
     uint64_t handle, offset, end_handle, end_offset, granularity = reference->granularity;
@@ -104,8 +113,7 @@ static bool act_on_block(struct reference *reference, const struct held *held, e
     CUdeviceptr end = held->address + held->size, to;
     reference->wrong[0] = 0;
     for (CUdeviceptr from = held->address; from < end; from = to) {
-        to = (from / reference->granularity + 1) * reference->granularity;
-        to = to < end ? to : end;
+        to = from + piece_size(reference, from, end - from);
         if (!act_on_piece(reference, from, to, act))
             return false;
     }

@@ -12,6 +12,8 @@
  * After each step: the validator; the statistics against the device's record; sums and peaks against the
  * reference's own; now and then every byte of every live block. At the end the counts of what was reached are
  * printed, and each must have been reached often enough for the run to mean something. */
+#include "policies/fit.h"
+#include "policies/growth.h"
 #include "policies/rounding.h"
 #include "tests/model/reference.h"
 #include "tests/support/fixture.h"
@@ -51,7 +53,7 @@ static struct {
     uint64_t reached[SM_COUNTER_COUNT];
     const char *setup, *operation;
     bool finished;
-} model = {.seed = 1, .steps = 100000};
+} model = {.seed = 1, .steps = 120000};
 
 #define EXPECT(condition, ...)                                                                               \
     do {                                                                                                     \
@@ -87,6 +89,8 @@ static void arm(void)
         "cuMemRelease",
         "cuEventRecord",
         "cuEventCreate,cuEventQuery,cuEventSynchronize",
+        "cuMemAlloc",
+        "cuMemFree",
         "cuMemAddressReserve,cuMemAddressFree,cuStreamQuery,cuStreamSynchronize,cuCtxSynchronize"};
     uint64_t which = below(sizeof(calls) / sizeof(calls[0]) + 6);
     model.fault = chance(25);
@@ -141,12 +145,26 @@ static void use(struct side *side, const struct held *held, int stream)
     EXPECT(code == CUDA_SUCCESS, "work on stream %d: %d", stream, (int)code);
 }
 
+/* The most that a growth for this request can need. */
+static uint64_t growth_need(const struct side *side, uint64_t size)
+{
+    const struct sm_options *options = &side->device->options;
+    uint64_t rounded = sm_round_size(options, size);
+    if (options->policy == SM_POLICY_NATIVE)
+        return sm_growth_segment(options, rounded);
+    struct sm_growth_state state = {.granularity = side->device->granularity,
+                                    .small_class = sm_fit_is_small(options, rounded)};
+    if (options->policy == SM_POLICY_EXPANDABLE) {
+        uint64_t step = sm_growth_step(options, &state);
+        return (rounded + step - 1) / step * step;
+    }
+    return sm_align_up(rounded, state.granularity);
+}
+
 /* A refusal is right only if the device, or the limit, has no room for as much as was asked for. */
 static void check_refusal(struct side *side, uint64_t size)
 {
-    uint64_t rounded = sm_round_size(&model.f.options, size);
-    uint64_t need = sm_align_up(rounded, model.f.sim.granularity),
-             physical = sim_physical_bytes(side->reference.device);
+    uint64_t need = growth_need(side, size), physical = sim_physical_bytes(side->reference.device);
     uint64_t room = side->device_bytes - side->tenant - physical;
     if (side->device->limit != SM_UNLIMITED)
         room = sm_min(room, side->device->limit - sm_min(side->device->limit, physical));
@@ -460,11 +478,11 @@ static void print_table(void)
     static const struct {
         const char *name;
         enum sm_counter_id counter;
-    } rows[] = {{"splits", SM_COUNTER_splits},
-                {"merges", SM_COUNTER_merges},
-                {"growths", SM_COUNTER_growths},
-                {"rollbacks", SM_COUNTER_rollbacks},
-                {"fence waits", SM_COUNTER_fence_waits}};
+    } rows[] = {{"splits", SM_COUNTER_splits},           {"merges", SM_COUNTER_merges},
+                {"growths", SM_COUNTER_growths},         {"rollbacks", SM_COUNTER_rollbacks},
+                {"fence waits", SM_COUNTER_fence_waits}, {"stitches", SM_COUNTER_stitches},
+                {"view hits", SM_COUNTER_view_hits},     {"borrows", SM_COUNTER_borrows}};
+    const size_t promised = 5; /* of these, each more often than WANTED */
     printf("model: seed %lu, %lu steps: %lu served, %lu refused, %lu freed, %lu runs, %lu trims, %lu driver "
            "calls "
            "and %lu host allocations failed\n",
@@ -474,20 +492,31 @@ static void print_table(void)
         printf("  %-12s %8lu\n", rows[i].name, model.reached[rows[i].counter]);
     printf("  %-12s %8lu\n  %-12s %8lu\n", "event waits", model.reached[SM_COUNTER_event_waits], "retries",
            model.reached[SM_COUNTER_num_alloc_retries]);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+    for (size_t i = 0; i < promised; i++)
         EXPECT(model.reached[rows[i].counter] > WANTED, "only %lu %s were reached",
                model.reached[rows[i].counter], rows[i].name);
 }
 
 static void random_operations(void **state)
 {
-    static const char *const setups[] = {"", "max_split_size_mb:20,small_limit_kib:64",
-                                         "roundup_power2_divisions:4,garbage_collection_threshold:0.7",
-                                         "handle_mib:2,slack_permille:0,small_limit_kib:0"};
+    static const struct {
+        const char *options;
+        uint64_t granularity, device_mib;
+    } setups[] = {
+        {"", 64 * SM_KIB, 40},
+        {"slack_permille:0,small_limit_kib:16", 64 * SM_KIB, 40},
+        {"slack_permille:0,small_limit_kib:0,lending:off", 64 * SM_KIB, 40},
+        {"max_split_size_mb:20,small_limit_kib:64", 64 * SM_KIB, 40},
+        {"roundup_power2_divisions:4,garbage_collection_threshold:0.7", 64 * SM_KIB, 40},
+        {"handle_mib:2,slack_permille:0,small_limit_kib:0", 2 * MIB, 96},
+        {"policy:expandable", 2 * MIB, 200},
+        {"policy:native,max_split_size_mb:32", 2 * MIB, 200},
+    };
+    const uint64_t count = sizeof(setups) / sizeof(setups[0]);
     (void)state;
     model.random.state = model.seed;
-    for (int i = 0; i < 4; i++)
-        run(setups[i], i == 3 ? 2 * MIB : 64 * SM_KIB, i == 3 ? 96 * MIB : 40 * MIB, model.steps / 4);
+    for (uint64_t i = 0; i < count; i++)
+        run(setups[i].options, setups[i].granularity, setups[i].device_mib * MIB, model.steps / count);
     print_table();
     model.finished = true;
 }

@@ -172,6 +172,44 @@ static void test_trim_at_random(void **state)
         check_trim(SIM_STREAMS_RANDOM, seed, true);
 }
 
+/* The device is short, and a stream gets what another one has freed and still works on. */
+static void check_lending(enum sim_streams streams, uint64_t seed, bool by_kernel)
+{
+    const size_t size = 600 * MIB, looked_at = 4 * MIB;
+    start(streams, seed);
+    size_t bytes = 0;
+    CUstream a = new_stream(), b = new_stream();
+    for (int round = 0; round < ROUNDS; round++, seed++) {
+        CUdeviceptr first = take(size, a);
+        ok(by_kernel ? sim_stream_work(a, first, looked_at, 1000)
+                     : cuMemsetD8Async(first, 0x11, looked_at, a));
+        give(first);
+        CUdeviceptr second = take(size, b);
+        ok(cuMemsetD8Async(second, 0x22, looked_at, b));
+        ok(cuStreamSynchronize(b));
+        ok(cuStreamSynchronize(a));
+        bytes += damaged(second, looked_at, 0x22);
+        give(second);
+        ok(seam_trim(0));
+    }
+    if (is_planted("early_lend")) {
+        assert_int_not_equal(broken("race"), 0);
+        assert_int_not_equal(bytes, 0);
+    } else if (!is_planted("early_unmap")) {
+        assert_int_equal(sim_violation_count(), 0);
+        assert_int_equal(bytes, 0);
+    }
+    ok(seam_shutdown());
+}
+
+static void test_lending(void **state)
+{
+    (void)state;
+    check_lending(SIM_STREAMS_LATE, 0, false);
+    check_lending(SIM_STREAMS_LATE, 0, true);
+    check_lending(SIM_STREAMS_RANDOM, 7, true);
+}
+
 /* In the immediate mode nothing is late, so nothing is broken, whatever is planted: why the other modes
  * exist. */
 static void test_immediate(void **state)
@@ -188,7 +226,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sharing_late), cmocka_unit_test(test_sharing_at_random),
         cmocka_unit_test(test_trim_late),    cmocka_unit_test(test_trim_at_random),
-        cmocka_unit_test(test_immediate),
+        cmocka_unit_test(test_lending),      cmocka_unit_test(test_immediate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,6 +90,7 @@ void fixture_close(struct fixture *f)
     assert_int_equal(live.handles, 0);
     assert_int_equal(live.mappings, 0);
     assert_int_equal(live.reservations, 0);
+    assert_int_equal(live.allocations, 0);
     assert_int_equal(live.events, 0);
     for (int i = 0; i < f->sim.devices; i++)
         assert_int_equal(sim_physical_bytes(i), 0);

@@ -236,6 +236,30 @@ def main_repeat():
             "allocated": torch.cuda.memory_allocated()}
 
 
+def main_lag():
+    """One tensor made again and again while another stream still uses the last ones."""
+    stream, addresses = torch.cuda.Stream(), set()
+    for _ in range(200):
+        x = torch.empty(4 * MIB, device=DEVICE)
+        with torch.cuda.stream(stream):
+            y = x * 2
+            x.record_stream(stream)
+        addresses.add(x.data_ptr())
+        del x, y
+    return {"addresses": len(addresses)}
+
+
+def main_refused_memory():
+    """A device that gives no more than four pieces, long before it is full."""
+    kept = []
+    try:
+        for _ in range(40):
+            kept.append(torch.empty(30 * MIB, dtype=torch.uint8, device=DEVICE))
+    except torch.OutOfMemoryError as error:
+        return {"given": len(kept), "message": str(error)}
+    return {"given": len(kept), "message": ""}
+
+
 FEATURES = {
     "nonzero": lambda x: x.nonzero(),
     "masks": lambda x: (x[x > 0], x.masked_select(x > 0)),

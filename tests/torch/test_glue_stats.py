@@ -141,3 +141,29 @@ def test_stats_document_and_table(run):
     assert "work" in done["table"] and "work" in str(done["every"])
     assert str(done["allocated"]) in str(done["one"])
     assert done["version"]
+
+
+def test_two_devices_are_counted_apart(run):
+    done = run(
+        """
+        a = torch.ones(1 << 20, device="cuda:0")
+        b = torch.full((1 << 20,), 7, dtype=torch.uint8).to("cuda:1")
+        sizes = [torch.cuda.memory_allocated(n) for n in (0, 1)]
+        moved = b.to("cuda:0")                      # a copy between devices, which peers must be able to map
+        equal = bool((moved.cpu() == 7).all())
+        with torch.cuda.device(1):
+            del a, moved                            # freed while the other device is current
+            torch.cuda.empty_cache()
+            current = torch.cuda.memory_allocated()
+        reserved = [torch.cuda.memory_reserved(n) for n in (0, 1)]
+        document = seamalloc.stats()
+        seamalloc.validate()
+        result(sizes=sizes, equal=equal, current=current, reserved=reserved,
+               devices=[device["device"] for device in document["devices"]],
+               one=[device["device"] for device in seamalloc.stats("cuda:1")["devices"]])
+        """,
+        SEAMALLOC_SIM_DEVICES="2",
+    )
+    assert done["sizes"] == [4 << 20, 1 << 20] and done["equal"]
+    assert done["current"] == 1 << 20 and done["reserved"][0] == 0 < done["reserved"][1]
+    assert done["devices"] == [0, 1] and done["one"] == [1]

@@ -139,6 +139,23 @@ def test_the_same_program_gets_the_same_addresses(tmp_path, allocator):
     assert first[1]["devices"] == second[1]["devices"]
 
 
+def test_work_that_lags_behind_keeps_memory_busy(tmp_path):
+    found = {mode: run("lag", tmp_path, SEAMALLOC_SIM_STREAMS=mode, SEAMALLOC_SIM_STRICT="1")[0]["addresses"]
+             for mode in ("immediate", "lag:50", "lag:500")}
+    # Nothing waits when work is done at once; a backlog of 50 calls holds some ten tensors, one of 500 most of them.
+    assert found["immediate"] == 1
+    assert 5 < found["lag:50"] < 30 < 60 < found["lag:500"]
+
+
+@pytest.mark.parametrize("allocator, call", [("native", "cuMemAlloc"), ("expandable", "cuMemCreate")])
+def test_a_device_that_refuses_is_out_of_memory(tmp_path, allocator, call):
+    figures, record, _ = run("refused_memory", tmp_path, allocator, SEAMALLOC_SIM_FAIL=f"{call}:5+")
+    assert "CUDA out of memory" in figures["message"]
+    assert figures["given"] < 40
+    assert record["faults"] >= 1
+    assert record["devices"][0]["physical_peak_bytes"] < 512 * MIB
+
+
 def test_functions_that_read_back_or_use_a_math_library(tmp_path):
     figures, record, _ = run("features", tmp_path)
     assert figures["failed"] == {}

@@ -74,7 +74,7 @@ static void the_limit_gives_idle_memory_back_first(void **state)
     (void)state;
     struct fixture f;
     fixture_init(&f);
-    fixture_open(&f, "");
+    fixture_open(&f, "lending:off");
     set_fraction(&f, 0.5);
     CUstream s = fixture_stream();
     CUdeviceptr a = fixture_alloc(&f, 400 * MIB, s);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A report of a device as parsed JSON, for the tests of the statistics: see report.h. */
 #include "tests/unit/stats/report.h"
 
 #include <setjmp.h>

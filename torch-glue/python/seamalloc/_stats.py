@@ -23,7 +23,7 @@ _LEVELS = (
 )
 _KINDS = ("all", "small_pool", "large_pool")
 # PyTorch's name of a figure of a level, and ours.
-_FIGURES = {"current": b"current", "peak": b"peak", "allocated": b"in", "freed": b"out"}
+_FIGURES = {"current": "current", "peak": "peak", "allocated": "in", "freed": "out"}
 # Of these one changes whenever any level does.
 _STAMP = (
     b"allocation.all.in",
@@ -33,6 +33,11 @@ _STAMP = (
     b"mappings.all.out",
 )
 _ATTEMPTS = 5
+# Level, kind, PyTorch's figure, our name of it: put together once, because programs read these in their loops.
+_NAMES = {
+    level: {kind: {theirs: f"{level}.{kind}.{ours}".encode() for theirs, ours in _FIGURES.items()} for kind in _KINDS}
+    for level in _LEVELS
+}
 
 
 class _Reader:
@@ -53,13 +58,9 @@ class _Reader:
 
     def nested(self) -> dict[Any, Any]:
         stats: dict[Any, Any] = {name: self(name.encode()) for name in _COUNTERS}
-        for level in _LEVELS:
+        for level, kinds in _NAMES.items():
             stats[level] = {
-                kind: {
-                    theirs: self(b"%b.%b.%b" % (level.encode(), kind.encode(), ours))
-                    for theirs, ours in _FIGURES.items()
-                }
-                for kind in _KINDS
+                kind: {figure: self(name) for figure, name in figures.items()} for kind, figures in kinds.items()
             }
         return stats
 
