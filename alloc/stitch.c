@@ -38,6 +38,7 @@
  * Protected by: memory lock; the heap lock for bookkeeping. */
 #include "alloc/engine.h"
 #include "alloc/heap/view.h"
+#include "alloc/plant.h"
 #include "base/align.h"
 #include "base/log.h"
 
@@ -88,8 +89,8 @@ static bool may_lend(const struct sm_home *home, void *context)
     const struct sm_stream *stream = home->key.stream;
     if (home->key.small_class || home->key.pool_first || home->key.pool_second)
         return false;
-    return stream == request->stream ||
-           (request->device->options.lending != SM_LENDING_OFF && stream->done == stream->freed);
+    return stream == request->stream || (request->device->options.lending != SM_LENDING_OFF &&
+                                         (stream->done == stream->freed || SM_PLANTED(EARLY_LEND)));
 }
 
 void sm_stitch_refresh(struct sm_request *request)

@@ -9,6 +9,7 @@
  *
  * Protected by: memory lock; the heap lock is held for bookkeeping only. */
 #include "alloc/engine.h"
+#include "alloc/plant.h"
 #include "base/align.h"
 #include "base/log.h"
 
@@ -157,7 +158,7 @@ bool sm_stream_is_done(struct sm_device *device, struct sm_stream *stream, uint6
 {
     struct sm_driver *driver = device->allocator->driver;
     CUresult code;
-    if (stream->done >= freed)
+    if (stream->done >= freed || SM_PLANTED(EARLY_UNMAP))
         return true;
     code = wait == SM_TRIM_WAIT ? SM_CALL(driver, cuStreamSynchronize, stream->stream)
                                 : SM_CALL(driver, cuStreamQuery, stream->stream);

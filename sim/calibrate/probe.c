@@ -23,7 +23,8 @@
     X(cuInit)                                                                                                \
     X(cuDriverGetVersion)                                                                                    \
     X(cuDeviceGet)                                                                                           \
-    X(cuDeviceGetName) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent)           \
+    X(cuDeviceGetName)                                                                                       \
+    X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent)                              \
         X(cuMemGetAllocationGranularity) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemCreate)           \
             X(cuMemRelease) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) X(cuMemAlloc) X(cuMemFree)           \
                 X(cuMemGetInfo) X(cuEventCreate) X(cuEventRecord) X(cuEventQuery) X(cuEventDestroy)          \
