@@ -90,13 +90,11 @@ static bool record_one(struct sm_device *device, struct sm_fence *fence)
     struct sm_spare_event *spare = event_take(device);
     CUresult code = CUDA_ERROR_UNKNOWN;
     if (spare) {
-        CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
         sm_lock_give(&device->heap_lock);
-        code = SM_CALL(driver, cuStreamIsCapturing, stream->stream, &status);
         /* Recorded in a capture, the event would belong to the graph. */
-        if (code == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE)
+        if (sm_capture_on(device, stream->stream))
             code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-        if (code == CUDA_SUCCESS)
+        else
             code = SM_PLANTED(MISSING_EVENT)
                        ? CUDA_SUCCESS
                        : SM_CALL(driver, cuEventRecord, spare->event, recorded_on(fence));
@@ -291,7 +289,6 @@ static void pass_until(struct sm_device *device, struct sm_fence_queue *queue, u
 
 bool sm_fence_wait_all(struct sm_device *device)
 {
-    struct sm_driver *driver = device->allocator->driver;
     struct sm_stream *stream, *next;
     uint64_t until;
     bool capturing;
@@ -302,7 +299,7 @@ bool sm_fence_wait_all(struct sm_device *device)
     sm_lock_give(&device->heap_lock);
     if (capturing)
         return false;
-    code = SM_CALL(driver, cuCtxSynchronize, );
+    code = sm_capture_safe_wait(device);
     sm_lock_take(&device->heap_lock);
     sm_stats_count(device->stats, code ? SM_COUNTER_driver_errors : SM_COUNTER_num_sync_all_streams, 1);
     if (code == CUDA_SUCCESS)

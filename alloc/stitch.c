@@ -434,7 +434,7 @@ static bool is_idle(struct sm_device *device, struct sm_view *view, enum sm_trim
     sm_lock_give(&device->heap_lock);
     if (!mixed)
         return sm_stream_is_done(device, stream, freed, wait);
-    if (wait != SM_TRIM_WAIT || SM_CALL(device->allocator->driver, cuCtxSynchronize, ) != CUDA_SUCCESS)
+    if (wait != SM_TRIM_WAIT || sm_capture_safe_wait(device) != CUDA_SUCCESS)
         return false;
     sm_lock_take(&device->heap_lock);
     stream->done = sm_max(stream->done, freed);
