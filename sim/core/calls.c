@@ -6,6 +6,7 @@
 #include "sim/core/context.h"
 #include "sim/core/faults.h"
 #include "sim/core/refused.h"
+#include "sim/core/timing.h"
 #include <string.h>
 
 _Atomic int sim_state;
@@ -37,6 +38,8 @@ CUresult sim_enter_about(enum sim_call call, int device, uint64_t size)
     atomic_fetch_add_explicit(&counts[own < 0 ? 0 : own][call], 1, memory_order_relaxed);
     current = call;
     current_number = atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
+    if (sim_timing_on())
+        sim_timing_call(call);
     return sim_fault(call, device < 0 ? own : device, size);
 }
 
@@ -45,9 +48,14 @@ uint64_t sim_current_number(void)
     return current_number;
 }
 
-enum sim_call sim_current_call_id(void)
+enum sim_call sim_current(void)
 {
     return current;
+}
+
+void sim_set_current(enum sim_call call)
+{
+    current = call;
 }
 
 const char *sim_current_call(void)

@@ -36,9 +36,11 @@ CUresult sim_check_state(void);
 
 /* The call this thread is in, for reports: its name, and its number among all calls of the process, from 1.
  */
+enum sim_call sim_current(void);
 const char *sim_current_call(void);
-enum sim_call sim_current_call_id(void);
 uint64_t sim_current_number(void);
+/* What a library on top of the driver does is reported as this call, and not counted as one. */
+void sim_set_current(enum sim_call call);
 
 #define SIM_ENTER(name)             SIM_ENTER_ABOUT(name, -1, SIM_NO_SIZE)
 #define SIM_ENTER_SIZED(name, size) SIM_ENTER_ABOUT(name, -1, size)

@@ -17,7 +17,7 @@ static uint64_t count;
 
 struct sim_origin sim_origin_now(void)
 {
-    return (struct sim_origin){sim_current_number(), sim_current_call_id()};
+    return (struct sim_origin){sim_current_number(), sim_current()};
 }
 
 void sim_history_note(const char *what, uint64_t base, uint64_t size, uint64_t handle)

@@ -11,6 +11,7 @@
  * "processes_died", "violations_total", "devices": [ { "physical_bytes", "physical_peak_bytes", "calls" } ]
  * }, of all processes together; the calls are those of this process and of those that have ended }
  *
+ * In virtual time also "virtual_ns" and "host" (docs/virtual-time.md), and each device has "streams".
  * Calls with a count of 0 are left out. A violation that belongs to no device is listed with device 0. */
 #ifndef SEAMALLOC_SIM_CORE_RECORD_H
 #define SEAMALLOC_SIM_CORE_RECORD_H
