@@ -162,15 +162,6 @@ static uint64_t random_size(void)
     }
 }
 
-/* Work that uses a block, on one of its streams. */
-static void use(struct side *side, const struct held *held, int stream)
-{
-    uint64_t from = below(held->size / 512) * 512;
-    uint64_t size = chance(50) ? held->size - from : 512;
-    CUresult code = sim_stream_work(side->streams[stream], held->address + from, size, 100);
-    EXPECT(code == CUDA_SUCCESS, "work on stream %d: %d", stream, (int)code);
-}
-
 /* ---- contents ---- */
 
 #define SPOT_WORDS 128 /* of 512 bytes */
@@ -189,6 +180,25 @@ static void enter(const struct side *side)
 static void leave(void)
 {
     EXPECT(cuCtxSetCurrent(model.f.contexts[0]) == CUDA_SUCCESS, "no context");
+}
+
+/* Work that uses a block, on one of its streams. When it is late it writes what is not the tag, so it leaves out
+ * the spots that carry it; in a block that has room for nothing else it writes the tag again. */
+static void use(struct side *side, const struct held *held, int stream)
+{
+    uint64_t middle = held->size / 1024 * 512;
+    uint64_t from = chance(50) ? 512 : middle + 512, end = from == 512 ? middle : held->size - 512;
+    CUresult code;
+    if (from < end) {
+        from += below((end - from) / 512) * 512;
+        code =
+            sim_stream_work(side->streams[stream], held->address + from, chance(50) ? end - from : 512, 100);
+    } else {
+        enter(side);
+        code = cuMemsetD32Async(held->address, held->tag, 128, side->streams[stream]);
+        leave();
+    }
+    EXPECT(code == CUDA_SUCCESS, "work on stream %d: %d", stream, (int)code);
 }
 
 /* Its stream writes the block's tag, some time. */
