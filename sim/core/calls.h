@@ -34,8 +34,7 @@ static inline CUresult sim_enter(enum sim_call call)
 /* The same, without counting and faults: only the state. */
 CUresult sim_check_state(void);
 
-/* The call this thread is in, for reports; its name, and its number among all calls of the process, from 1.
- * */
+/* The call this thread is in, for reports: its name, and its number among all calls of the process. */
 enum sim_call sim_current(void);
 const char *sim_current_call(void);
 uint64_t sim_current_number(void);

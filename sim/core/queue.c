@@ -152,10 +152,10 @@ static void late_kernel(const struct sim_lane *lane, const struct sim_op *op)
 static void complete_head(struct sim_lane *lane)
 {
     struct sim_op *op = STAILQ_FIRST(&lane->ops);
-    if (sim_timing_on()) /* no step when it completes by itself: its time has come then */
-        sim_timing_reach(op->due);
     if (op->kind == SIM_OP_KERNEL && op->touch_count > 0)
         late_kernel(lane, op);
+    if (sim_timing_on()) /* no step when it completes by itself: its time has come then */
+        sim_timing_reach(op->due);
     perform(lane, op);
     STAILQ_REMOVE_HEAD(&lane->ops, link);
     lane->done = op->sequence;

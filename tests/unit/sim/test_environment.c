@@ -315,7 +315,7 @@ int main(void)
         cmocka_unit_test(test_faults),      cmocka_unit_test(test_strict),
         cmocka_unit_test(test_report),      cmocka_unit_test(test_report_by_process),
         cmocka_unit_test(test_real_device), cmocka_unit_test(test_not_initialised),
-        cmocka_unit_test(test_trace),       cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_limits),      cmocka_unit_test(test_trace),
     };
     setenv("SEAMALLOC_SIM_PROBE", "/nonexistent", 1); /* also on a machine with a GPU */
     return cmocka_run_group_tests(tests, NULL, NULL);
