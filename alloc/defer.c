@@ -11,6 +11,7 @@
  * Events are kept and used again; they carry no time. Protected by: heap lock; waits are made with the memory
  * lock alone. */
 #include "alloc/engine.h"
+#include "alloc/plant.h"
 #include "base/log.h"
 
 bool sm_fence_add(struct sm_device *device, struct sm_block *block, struct sm_stream *stream)
@@ -22,9 +23,14 @@ bool sm_fence_add(struct sm_device *device, struct sm_block *block, struct sm_st
     fence = sm_slab_take(&device->heap.fences);
     if (!fence)
         return false;
-    *fence = (struct sm_fence){.next = block->fence, .stream = stream, .block = block};
-    block->fence = fence;
+    sm_fence_set(block, stream, fence);
     return true;
+}
+
+void sm_fence_set(struct sm_block *block, struct sm_stream *stream, struct sm_fence *record)
+{
+    *record = (struct sm_fence){.next = block->fence, .stream = stream, .block = block};
+    block->fence = record;
 }
 
 /* A free event, or NULL. The heap lock is given up while the driver makes one. */
@@ -68,6 +74,13 @@ static void queue_unrecorded(struct sm_device *device, struct sm_fence *fence)
     TAILQ_INSERT_TAIL(&device->unrecorded, fence, waiting);
 }
 
+static CUstream recorded_on(const struct sm_fence *fence)
+{
+    struct sm_stream *stream =
+        SM_PLANTED(WRONG_STREAM) ? fence->block->extent->home->key.stream : fence->stream;
+    return stream->stream;
+}
+
 /* Puts a fence into its stream's queue with an event recorded, or into the list of those without. Context
  * entered. */
 static bool record_one(struct sm_device *device, struct sm_fence *fence)
@@ -78,7 +91,13 @@ static bool record_one(struct sm_device *device, struct sm_fence *fence)
     CUresult code = CUDA_ERROR_UNKNOWN;
     if (spare) {
         sm_lock_give(&device->heap_lock);
-        code = SM_CALL(driver, cuEventRecord, spare->event, stream->stream);
+        /* Recorded in a capture, the event would belong to the graph. */
+        if (sm_capture_on(device, stream->stream))
+            code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        else
+            code = SM_PLANTED(MISSING_EVENT)
+                       ? CUDA_SUCCESS
+                       : SM_CALL(driver, cuEventRecord, spare->event, recorded_on(fence));
         sm_lock_take(&device->heap_lock);
     }
     if (code == CUDA_SUCCESS) {
@@ -91,7 +110,8 @@ static bool record_one(struct sm_device *device, struct sm_fence *fence)
         return true;
     }
     if (spare) {
-        sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
+        sm_stats_count(device->stats, SM_COUNTER_driver_errors,
+                       code != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         event_give(device, spare);
     }
     queue_unrecorded(device, fence);
@@ -177,7 +197,8 @@ void sm_fence_poll(struct sm_device *device)
         next = TAILQ_NEXT(stream, waits);
         while ((fence = TAILQ_FIRST(&stream->waiting))) {
             struct sm_spare_event *spare = fence->event;
-            CUresult code = SM_CALL(driver, cuEventQuery, spare->event);
+            CUresult code =
+                SM_PLANTED(EARLY_REUSE) ? CUDA_SUCCESS : SM_CALL(driver, cuEventQuery, spare->event);
             if (code != CUDA_SUCCESS) {
                 if (code != CUDA_ERROR_NOT_READY)
                     sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
@@ -187,6 +208,29 @@ void sm_fence_poll(struct sm_device *device)
         }
     }
     sm_device_leave(device, &visit);
+}
+
+/* Between two looks at what waits. */
+#define PAUSE_NS_MIN 20000
+#define PAUSE_NS_MAX 1000000
+
+bool sm_fence_wait_any(struct sm_device *device)
+{
+    int64_t end = sm_clock_ns() + (int64_t)device->options.patience_ms * 1000000;
+    long pause = PAUSE_NS_MIN;
+    for (;;) {
+        sm_lock_take(&device->heap_lock);
+        uint64_t before = device->pending;
+        bool waits = !TAILQ_EMPTY(&device->waiting) && !sm_capture_running(device);
+        sm_fence_poll(device);
+        bool passed = device->pending < before;
+        sm_stats_count(device->stats, SM_COUNTER_event_waits, passed);
+        sm_lock_give(&device->heap_lock);
+        if (passed || !waits || sm_clock_ns() >= end)
+            return passed;
+        nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
+        pause = pause * 2 < PAUSE_NS_MAX ? pause * 2 : PAUSE_NS_MAX;
+    }
 }
 
 /* The fence whose event was recorded first of all that wait; NULL if none. Heap lock held. */
@@ -232,10 +276,20 @@ bool sm_fence_wait_one(struct sm_device *device)
     return code == CUDA_SUCCESS && passed;
 }
 
+/* Everything queued up to `until` has passed: the whole device has done its work. Heap lock held. */
+static void pass_until(struct sm_device *device, struct sm_fence_queue *queue, uint64_t until)
+{
+    struct sm_fence *fence, *next;
+    for (fence = TAILQ_FIRST(queue); fence; fence = next) {
+        next = TAILQ_NEXT(fence, waiting);
+        if (fence->serial <= until)
+            pass(device, fence);
+    }
+}
+
 bool sm_fence_wait_all(struct sm_device *device)
 {
-    struct sm_driver *driver = device->allocator->driver;
-    struct sm_fence *fence, *next;
+    struct sm_stream *stream, *next;
     uint64_t until;
     bool capturing;
     CUresult code;
@@ -245,13 +299,14 @@ bool sm_fence_wait_all(struct sm_device *device)
     sm_lock_give(&device->heap_lock);
     if (capturing)
         return false;
-    code = SM_CALL(driver, cuCtxSynchronize, );
+    code = sm_capture_safe_wait(device);
     sm_lock_take(&device->heap_lock);
     sm_stats_count(device->stats, code ? SM_COUNTER_driver_errors : SM_COUNTER_num_sync_all_streams, 1);
-    for (fence = TAILQ_FIRST(&device->unrecorded); !code && fence; fence = next) {
-        next = TAILQ_NEXT(fence, waiting);
-        if (fence->serial <= until)
-            pass(device, fence);
+    if (code == CUDA_SUCCESS)
+        pass_until(device, &device->unrecorded, until);
+    for (stream = TAILQ_FIRST(&device->waiting); stream && code == CUDA_SUCCESS; stream = next) {
+        next = TAILQ_NEXT(stream, waits); /* passing its last fence takes the stream off the list */
+        pass_until(device, &stream->waiting, until);
     }
     sm_fence_poll(device);
     sm_lock_give(&device->heap_lock);

@@ -29,10 +29,21 @@ extern "C" {
 /* When work that was put on a stream completes. */
 enum sim_streams {
     SIM_STREAMS_IMMEDIATE, /* at once, unless its stream is held or waits for one that is */
-    SIM_STREAMS_LAG,   /* after `lag` further device calls (launch, copy, fill, record, query), or when waited
-                          for */
-    SIM_STREAMS_LATE,  /* when waited for; a program that only polls gets it after 10,000 such calls */
-    SIM_STREAMS_RANDOM /* like LAG, by a number below 64 that is drawn for each operation, from `seed` */
+    SIM_STREAMS_LAG,  /* after `lag` further device calls (launch, copy, fill, record, query), or when waited
+                         for */
+    SIM_STREAMS_LATE, /* when waited for; a program that only polls gets it after 10,000 such calls */
+    SIM_STREAMS_RANDOM, /* like LAG, by a number below 64 that is drawn for each operation, from `seed` */
+    SIM_STREAMS_TIMED   /* when the host's virtual clock has passed its end; see "virtual time" below */
+};
+
+/* What a device may lack, or claim to have and refuse. */
+enum sim_feature {
+    SIM_FEATURE_VMM = 1,    /* virtual memory management */
+    SIM_FEATURE_EXPORT = 2, /* handles that can be shared as file descriptors */
+    SIM_FEATURE_FABRIC = 4, /* handles that can be shared between machines: never there, but may be claimed */
+    SIM_FEATURE_POOLS = 8,  /* cuMemAllocAsync and cuMemPoolCreate */
+    SIM_FEATURE_PEERS = 16, /* access from one device to another's memory */
+    SIM_FEATURE_MANAGED = 32 /* cuMemAllocManaged */
 };
 
 struct sim_config {
@@ -50,13 +61,14 @@ struct sim_config {
     bool partial_mappings; /* a mapping may be a part of a handle, at any offset; default: whole handles at 0
                             */
     bool unmap_several;    /* one unmap may take several whole adjoining mappings; default true */
-    bool vmm;              /* false: the device says that it has no VMM, and refuses the calls */
-    bool vmm_lies;         /* the device says that it has VMM, and refuses to create */
-    bool exportable;    /* false: handles with an export type are refused although the attribute says yes */
-    bool strict;        /* a violation ends the process */
-    bool log;           /* say on stderr, once a name, what was asked for and is not supported */
-    bool uninitialised; /* cuInit has not been called yet; default: it has */
-    uint32_t stuck_ms;  /* a host wait on a held stream gives up after this; 0: never */
+    unsigned lacks;        /* features (enum sim_feature) that the device says not to have, and refuses */
+    unsigned lies;         /* features that it says to have, and refuses all the same */
+    uint64_t tenant_bytes; /* memory of each device that another tenant has from the start */
+    bool strict;           /* a violation ends the process */
+    bool log;              /* say on stderr, once a name, what was asked for and is not supported */
+    bool uninitialised;    /* cuInit has not been called yet; default: it has */
+    const char *share; /* the devices are shared with all processes that give this name; NULL: with none */
+    uint32_t stuck_ms; /* a host wait on a held stream gives up after this; 0: never */
 };
 
 /* The device that is there when nobody says otherwise: one of 80 GiB, h100 costs, immediate streams, backed.
@@ -86,6 +98,13 @@ SIM_CONTROL void sim_fail_any(uint64_t nth, bool forever);
 /* The same for the calls named in a comma-separated list. Returns false for an unknown name. */
 SIM_CONTROL bool sim_fail_any_of(const char *calls, uint64_t nth, bool forever);
 
+/* Arms what SEAMALLOC_SIM_FAIL would: a comma-separated list of CALL:N, CALL:N+ and CALL:N..M, each perhaps
+ * with conditions, which then are all that is counted: ":size>=64M" (also >, <=, <, =; K, M and G are powers
+ * of two) for calls that have a size, ":device=1" for calls about that device.
+ * "cuMemCreate:2+:size>=64M:device=1" is each such creation from the second on. Returns false, with a message
+ * on stderr and nothing armed, for a text that is not one. */
+SIM_CONTROL bool sim_fail_text(const char *text);
+
 SIM_CONTROL void sim_fail_clear(void);
 /* Calls that failed on purpose since the start or the last sim_fail_clear. */
 SIM_CONTROL uint64_t sim_fail_hits(void);
@@ -111,6 +130,9 @@ SIM_CONTROL uint64_t sim_driver_ns(const char *name);
  */
 SIM_CONTROL uint64_t sim_physical_bytes(int device);
 SIM_CONTROL uint64_t sim_physical_bytes_peak(int device);
+/* The same for all processes that share the device. */
+SIM_CONTROL uint64_t sim_shared_bytes(int device);
+SIM_CONTROL uint64_t sim_shared_bytes_peak(int device);
 SIM_CONTROL uint64_t sim_mapping_count(int device);
 
 /* Another tenant of the device takes (+) or gives back (-) memory. Returns false when there is not so much.
@@ -147,19 +169,92 @@ SIM_CONTROL CUresult sim_stream_hold(CUstream stream, bool hold);
 
 /* Puts work on a stream that reads and writes [base, base + size); `ns` is its modelled time. The range is
  * checked as a kernel's would be: mapped, with access, not in use by unfinished work of another stream that
- * is not ordered before it. size 0: work that touches nothing. */
+ * is not ordered before it; mapped still when it completes. Work that completes later than it was put really
+ * writes there: the byte 0x3c, all over up to 64 KiB, else at both ends and some places between. size 0: work
+ * that touches nothing. */
 SIM_CONTROL CUresult sim_stream_work(CUstream stream, CUdeviceptr base, size_t size, uint64_t ns);
+
+/* The next kernel that this thread launches moves so many bytes of device memory, which gives its modelled
+ * time. 0: not known (its time then comes from its number of threads). */
+SIM_CONTROL void sim_kernel_moves(uint64_t bytes);
 
 /* The next kernel that this thread launches writes nothing outside [base, base + size), as far as its caller
  * can tell from its arguments. Small reads of other memory then stay what copies and fills wrote there. size
  * 0: it may write anywhere, which is also true without this call. */
 SIM_CONTROL void sim_kernel_writes(CUdeviceptr base, size_t size);
 
+/* The next kernel that this thread launches surely writes all of [base, base + size). The range is checked as
+ * that of sim_stream_work. */
+SIM_CONTROL void sim_kernel_surely_writes(CUdeviceptr base, size_t size);
+
 /* Completes what is queued on a stream now (and what it waits for), held or not. */
 SIM_CONTROL CUresult sim_stream_run(CUstream stream);
 
 /* Unfinished operations on a stream. */
 SIM_CONTROL size_t sim_stream_pending(CUstream stream);
+
+/* ---- virtual time (SIM_STREAMS_TIMED) ----
+ *
+ * Nothing here is measured: times come from the cost preset and from shapes, and no real clock is read. In
+ * the other modes the clock stands at 0, and work takes effect as the mode says, whatever its time. */
+
+/* A piece of work by its shape. What it has nothing of is 0. */
+struct sim_work {
+    const char *name;       /* for the trace, must not go away; NULL: "work" */
+    double operations;      /* arithmetic of a matrix product: 2 m n k */
+    unsigned element_bytes; /* of its elements: narrow ones are faster */
+    uint64_t memory_bytes;  /* read and written */
+    uint64_t link_bytes;    /* sent to other devices */
+    unsigned link_steps;    /* one after the other; 0: nothing is sent */
+};
+
+/* Puts work on a stream, as sim_stream_work does; its time is that of its shape. It costs the host a launch.
+ */
+SIM_CONTROL CUresult sim_stream_do(CUstream stream, CUdeviceptr base, size_t size,
+                                   const struct sim_work *work);
+
+enum sim_collective {
+    SIM_ALL_REDUCE,
+    SIM_ALL_GATHER,
+    SIM_REDUCE_SCATTER,
+    SIM_BROADCAST,
+    SIM_REDUCE,
+    SIM_GATHER,
+    SIM_ALL_TO_ALL,
+    SIM_SEND /* and receive */
+};
+
+/* Puts this rank's part in a collective on a stream: work on [base, base + size), whose time is that of a
+ * ring of `ranks`. bytes: what the ranks have together when it is over (an all-gather: the gathered whole; an
+ * all-reduce, a broadcast: the message). It does not wait for other ranks. */
+SIM_CONTROL CUresult sim_stream_collective(CUstream stream, CUdeviceptr base, size_t size,
+                                           enum sim_collective what, uint64_t bytes, int ranks);
+
+/* The host's clock; 0 at the start. */
+SIM_CONTROL uint64_t sim_host_ns(void);
+
+/* The program itself was busy for so long, between two calls. */
+SIM_CONTROL void sim_host_spend(uint64_t ns);
+
+/* What a stream did until the end of the work that is on it. busy + waiting + idle = end - begin. */
+struct sim_stream_time {
+    uint64_t operations; /* kernels, copies, fills, host functions */
+    uint64_t busy_ns;
+    uint64_t waiting_ns; /* an operation was there, and waited for another stream */
+    uint64_t idle_ns;    /* nothing was there */
+    uint64_t begin_ns;   /* when the first operation could have begun */
+    uint64_t end_ns;     /* the end of the last one */
+};
+/* Returns: false when nothing was put on the stream, or time is not modelled. */
+SIM_CONTROL bool sim_stream_time(CUstream stream, struct sim_stream_time *time);
+
+/* How much of a stream's waiting time was for another one. Where several were waited for at once, all of it
+ * goes to the one that was last to end. */
+SIM_CONTROL uint64_t sim_stream_waited_ns(CUstream stream, CUstream other);
+
+/* Writes what happens from now on to a file in Chrome's trace event format (what SEAMALLOC_SIM_TRACE does);
+ * NULL ends the file. Returns: false when it cannot. */
+SIM_CONTROL bool sim_trace_to(const char *path);
 
 /* ---- broken rules ---- */
 
@@ -175,6 +270,16 @@ struct sim_violation {
 SIM_CONTROL size_t sim_violation_count(void);
 /* The i-th since the start, oldest first; the first 1,024 are kept. Returns false beyond. */
 SIM_CONTROL bool sim_violation(size_t i, struct sim_violation *violation);
+
+/* Writes what happened lately to a range of device addresses, oldest first: what was reserved, mapped, given
+ * access, unmapped, allocated and freed there, each with the number of the call. size 0: to the device at
+ * all. The last 65,536 events of all ranges are kept, of which at most 24 are written. Returns how many were
+ * written. */
+SIM_CONTROL size_t sim_print_history(FILE *out, CUdeviceptr base, size_t size);
+
+/* Writes what is there and was never given back, each kind with the call that made it, at most 10 of a kind.
+ * Returns how much there is. Strict mode does this at exit, on stderr. */
+SIM_CONTROL size_t sim_print_leaks(FILE *out);
 
 /* ---- the record ---- */
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 struct sim_config sim_config;
-static char report_path[4096];
+static char report_path[4096], trace_path[4096];
 
 void sim_config_default(struct sim_config *config)
 {
@@ -24,8 +24,6 @@ void sim_config_default(struct sim_config *config)
         .streams = SIM_STREAMS_IMMEDIATE,
         .backed = true,
         .unmap_several = true,
-        .vmm = true,
-        .exportable = true,
         .stuck_ms = 10000,
     };
 }
@@ -41,6 +39,8 @@ bool sim_config_check(const struct sim_config *c, char *error, size_t error_size
         wrong = "device_bytes: want a multiple of the granularity";
     else if (c->device_bytes > sim_arena_bytes(c->devices, c->backed))
         wrong = "device_bytes: more than the addresses a device has";
+    else if (c->tenant_bytes > c->device_bytes)
+        wrong = "tenant_bytes: more than the device has";
     if (wrong)
         snprintf(error, error_size, "%s", wrong);
     return !wrong;
@@ -60,6 +60,9 @@ const char *sim_config_streams_text(const struct sim_config *config, char *text,
         break;
     case SIM_STREAMS_RANDOM:
         snprintf(text, size, "random:%llu", (unsigned long long)config->seed);
+        break;
+    case SIM_STREAMS_TIMED:
+        snprintf(text, size, "timed");
     }
     return text;
 }
@@ -125,41 +128,105 @@ static bool read_streams(struct sim_config *config)
     else if (!strcmp(value, "late"))
         config->streams = SIM_STREAMS_LATE;
     else if (!strcmp(value, "timed"))
-        return complain(variable, value,
-                        "this mode is not there yet; want immediate, lag:N, late or random:SEED");
+        config->streams = SIM_STREAMS_TIMED;
     else
-        return complain(variable, value, "want immediate, lag:N, late or random:SEED, with whole numbers");
+        return complain(variable, value,
+                        "want immediate, lag:N, late, random:SEED or timed, with whole numbers");
     return true;
 }
 
 static bool read_faults(void)
 {
-    const char *value = getenv("SEAMALLOC_SIM_FAIL"), *part = "";
-    int length = 0;
+    const char *value = getenv("SEAMALLOC_SIM_FAIL");
     char right[200];
-    if (!value)
-        return true;
-    const char *wrong = sim_fault_parse(value, &part, &length);
-    if (!wrong)
-        return true;
-    snprintf(right, sizeof right, "in \"%.*s\": %s", length, part, wrong);
-    return complain("SEAMALLOC_SIM_FAIL", value, right);
+    return !value || sim_fault_parse(value, right, sizeof right) ||
+           complain("SEAMALLOC_SIM_FAIL", value, right);
 }
 
-static void read_report(void)
+/* A comma-separated list of features. */
+static bool read_features(const char *variable, unsigned allowed, unsigned *out)
 {
-    const char *value = getenv("SEAMALLOC_SIM_REPORT");
+    static const struct {
+        const char *name;
+        unsigned feature;
+    } names[] = {{"vmm", SIM_FEATURE_VMM},       {"export", SIM_FEATURE_EXPORT},
+                 {"fabric", SIM_FEATURE_FABRIC}, {"pools", SIM_FEATURE_POOLS},
+                 {"peers", SIM_FEATURE_PEERS},   {"managed", SIM_FEATURE_MANAGED}};
+    const char *value = getenv(variable);
+    unsigned features = 0;
+    for (const char *p = value ? value : ""; *p;) {
+        size_t length = strcspn(p, ","), i = 0;
+        const size_t count = sizeof names / sizeof *names;
+        while (i < count && (strlen(names[i].name) != length || strncmp(p, names[i].name, length) != 0 ||
+                             !(names[i].feature & allowed)))
+            i++;
+        if (i == count)
+            return complain(
+                variable, value,
+                allowed & SIM_FEATURE_FABRIC
+                    ? "want a list of vmm, export, fabric, pools, peers, managed"
+                    : "want a list of vmm, export, pools, peers, managed (fabric is never there)");
+        features |= names[i].feature;
+        p += length + (p[length] == ',');
+    }
+    *out = features;
+    return true;
+}
+
+/* Limits of the device, and who else is on it. */
+static bool read_limits(struct sim_config *config, uint64_t mib)
+{
+    uint64_t address_gib = 0, tenant_mib = 0;
+    const uint64_t arena_gib = sim_arena_bytes(config->devices, true) / SM_GIB;
+    if (!read_number("SEAMALLOC_SIM_MAPPINGS", 0, UINT32_MAX, &config->mappings_max) ||
+        !read_number("SEAMALLOC_SIM_ADDRESS_GIB", 0, arena_gib, &address_gib) ||
+        !read_number("SEAMALLOC_SIM_TENANT_MIB", 0, mib, &tenant_mib) ||
+        !read_features("SEAMALLOC_SIM_LACKS", ~(unsigned)SIM_FEATURE_FABRIC, &config->lacks) ||
+        !read_features("SEAMALLOC_SIM_LIES", ~0u, &config->lies))
+        return false;
+    config->address_bytes = address_gib * SM_GIB;
+    config->tenant_bytes = sm_min(tenant_mib * SM_MIB, config->device_bytes);
+    return true;
+}
+
+/* The name under which devices are shared: a file name. */
+static bool read_share(struct sim_config *config)
+{
+    const char *value = getenv("SEAMALLOC_SIM_SHARE");
+    if (value &&
+        (!*value || strlen(value) > 64 ||
+         strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") != strlen(value)))
+        return complain("SEAMALLOC_SIM_SHARE", value,
+                        "want a name of at most 64 letters, digits, _, - and .");
+    config->share = value;
+    return true;
+}
+
+/* The name of a file, with %p replaced by the process id; empty where the variable is unset. */
+static void read_path(const char *variable, char *path, size_t size)
+{
+    const char *value = getenv(variable);
     size_t used = 0;
-    report_path[0] = 0;
-    for (; value && *value && used + 24 < sizeof report_path; value++) {
+    path[0] = 0;
+    for (; value && *value && used + 24 < size; value++) {
         if (value[0] == '%' && value[1] == 'p') {
-            used += (size_t)snprintf(report_path + used, sizeof report_path - used, "%ld", (long)getpid());
+            used += (size_t)snprintf(path + used, size - used, "%ld", (long)getpid());
             value++;
         } else {
-            report_path[used++] = *value;
-            report_path[used] = 0;
+            path[used++] = *value;
+            path[used] = 0;
         }
     }
+}
+
+static bool read_paths(const struct sim_config *config)
+{
+    read_path("SEAMALLOC_SIM_REPORT", report_path, sizeof report_path);
+    read_path("SEAMALLOC_SIM_TRACE", trace_path, sizeof trace_path);
+    if (*trace_path && config->streams != SIM_STREAMS_TIMED)
+        return complain("SEAMALLOC_SIM_TRACE", trace_path,
+                        "only SEAMALLOC_SIM_STREAMS=timed has times to show");
+    return true;
 }
 
 bool sim_config_environment(struct sim_config *config)
@@ -176,19 +243,25 @@ bool sim_config_environment(struct sim_config *config)
         !read_flag("SEAMALLOC_SIM_LOG", &config->log) || !read_streams(config))
         return false;
     config->device_bytes = sm_align_down(mib * SM_MIB, config->granularity);
+    if (!read_limits(config, mib) || !read_share(config))
+        return false;
     config->cost = getenv("SEAMALLOC_SIM_COST");
     if (!sim_cost_load(config->cost, error, sizeof error)) {
         strncat(error, "; want h100, a100, a100-worst, small, zero or a cost file",
                 sizeof error - strlen(error) - 1);
         return complain("SEAMALLOC_SIM_COST", config->cost, error);
     }
-    read_report();
-    return read_faults();
+    return read_paths(config) && read_faults();
 }
 
 const char *sim_config_report(void)
 {
     return *report_path ? report_path : NULL;
+}
+
+const char *sim_config_trace(void)
+{
+    return *trace_path ? trace_path : NULL;
 }
 
 bool sim_config_real_device(void)

@@ -9,6 +9,18 @@
 /* The configuration in force. Read-only after start. */
 extern struct sim_config sim_config;
 
+/* Is a feature really there; does the device say so? */
+static inline bool sim_has(enum sim_feature feature)
+{
+    return !((sim_config.lacks | sim_config.lies) & feature);
+}
+
+static inline bool sim_claims(enum sim_feature feature)
+{
+    return !(sim_config.lacks & feature) &&
+           (feature != SIM_FEATURE_FABRIC || sim_config.lies & SIM_FEATURE_FABRIC);
+}
+
 /* Checks a configuration. Returns: false and a message in `error`. */
 bool sim_config_check(const struct sim_config *config, char *error, size_t error_size);
 
@@ -19,6 +31,9 @@ bool sim_config_environment(struct sim_config *config);
 /* The value of SEAMALLOC_SIM_REPORT as it was at the start, with %p replaced by the process id; NULL: no
  * report. */
 const char *sim_config_report(void);
+
+/* The same for SEAMALLOC_SIM_TRACE. */
+const char *sim_config_trace(void);
 
 /* True when this machine has a real device (or claims to): the simulator then does not stand in.
  * SEAMALLOC_SIM_PROBE names another root folder than / to look in, for tests. */

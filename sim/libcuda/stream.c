@@ -6,6 +6,8 @@
 #include "sim/core/capture.h"
 #include "sim/core/config.h"
 #include "sim/core/lock.h"
+#include "sim/core/pool.h"
+#include "sim/core/timing.h"
 
 /* Why sim_stream_get gave nothing. */
 static CUresult no_stream(void)
@@ -110,6 +112,7 @@ SIM_API CUresult cuStreamSynchronize(CUstream handle)
     CUresult result = sim_capture_forbid_lane(stream->lane);
     if (!result)
         result = sim_queue_wait(stream->lane, stream->lane->last);
+    sim_pools_synchronised();
     sim_unlock();
     return result;
 }
@@ -124,6 +127,8 @@ SIM_API CUresult cuStreamQuery(CUstream handle)
     if (!result && sim_queue_pending(stream->lane))
         result = CUDA_ERROR_NOT_READY;
     sim_unlock();
+    if (result == CUDA_ERROR_NOT_READY && sim_timing_on())
+        sim_timing_vain();
     return result;
 }
 
@@ -235,19 +240,24 @@ SIM_API CUresult cuEventQuery(CUevent handle)
         if (result)
             return result;
     }
-    return sim_event_is_done(event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    if (sim_event_is_done(event))
+        return CUDA_SUCCESS;
+    if (sim_timing_on())
+        sim_timing_vain();
+    return CUDA_ERROR_NOT_READY;
 }
 
 SIM_API CUresult cuEventSynchronize(CUevent handle)
 {
     SIM_ENTER(cuEventSynchronize);
     GET_EVENT(event, handle);
-    if (!sim_capture_any() && sim_event_is_done(event))
+    if (!sim_capture_any() && sim_event_is_done(event) && !sim_pools_cache())
         return CUDA_SUCCESS;
     sim_lock();
     CUresult result = sim_capture_forbid_event(event);
     if (!result && !sim_event_is_done(event))
         result = sim_queue_wait_lane(event->point.lane, event->point.sequence);
+    sim_pools_synchronised();
     sim_unlock();
     return result;
 }
