@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,9 @@ ALLOCATORS = {
     "async": "backend:cudaMallocAsync",
 }
 MIB = 1 << 20
+# The environment of this test's own interpreter is the one that is tested.
+ENVIRONMENT = Path(sys.prefix)
+VERSION = ["--torch-2.11"] if ENVIRONMENT.name == "env-2.11" else []
 
 
 def run(program, folder, allocator="native", **settings):
@@ -28,7 +32,7 @@ def run(program, folder, allocator="native", **settings):
     environment.update({"SEAMALLOC_SIM_MIB": "8192", "SEAMALLOC_SIM_REPORT": str(report), **settings})
     if ALLOCATORS[allocator]:
         environment["PYTORCH_ALLOC_CONF"] = ALLOCATORS[allocator]
-    done = subprocess.run([ROOT / "scripts/with-sim", "python", PROGRAMS, program], env=environment,
+    done = subprocess.run([ROOT / "scripts/with-sim", *VERSION, "python", PROGRAMS, program], env=environment,
                           capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     record = json.loads(report.read_text())
@@ -139,6 +143,20 @@ def test_the_same_program_gets_the_same_addresses(tmp_path, allocator):
     assert first[1]["devices"] == second[1]["devices"]
 
 
+def test_the_same_program_makes_the_same_requests(tmp_path):
+    """Whatever differs between two runs that a program should not notice: hash seeds, the allocator, the device's size,
+    how far its work lags behind."""
+    runs = [run("requests", tmp_path, "native", PYTHONHASHSEED="1"),
+            run("requests", tmp_path, "native", PYTHONHASHSEED="2", SEAMALLOC_SIM_MIB="20000"),
+            run("requests", tmp_path, "expandable", PYTHONHASHSEED="3", SEAMALLOC_SIM_STREAMS="lag:50")]
+    first, *others = (figures["requests"] for figures, _, _ in runs)
+    assert len(first) > 3000
+    assert len({stream for _, _, stream in first}) >= 3
+    assert {what for what, _, _ in first} == {"alloc", "free_requested"}
+    for other in others:
+        assert other == first
+
+
 def test_work_that_lags_behind_keeps_memory_busy(tmp_path):
     found = {mode: run("lag", tmp_path, SEAMALLOC_SIM_STREAMS=mode, SEAMALLOC_SIM_STRICT="1")[0]["addresses"]
              for mode in ("immediate", "lag:50", "lag:500")}
@@ -227,7 +245,7 @@ def test_every_import_of_torch_is_there_with_its_version(torch):
 
 
 def test_no_library_of_nvidias_is_in_the_environment():
-    for path in (ROOT / "build/env").glob("lib/python3.*/site-packages/nvidia/*/lib/*"):
+    for path in ENVIRONMENT.glob("lib/python3.*/site-packages/nvidia/*/lib/*"):
         assert path.stat().st_size < 4 * MIB, path
-    installed = {path.name for path in (ROOT / "build/env").glob("lib/python3.*/site-packages/nvidia_*")}
+    installed = {path.name for path in ENVIRONMENT.glob("lib/python3.*/site-packages/nvidia_*")}
     assert installed == set()
