@@ -257,7 +257,7 @@ def convolutions():
         y.sum().backward()
         assert y.shape == wanted and x.grad.shape == x.shape
     if not torch.backends.cudnn.enabled:
-        return "PyTorch's own kernels and their column buffers, not cuDNN's workspaces: cuDNN is off"
+        return "PyTorch's own kernels and buffers in place of cuDNN's, which is off"
 
 
 @feature("Convolutions")
@@ -269,7 +269,7 @@ def recurrent():
         y.sum().backward()
         assert y.shape == (4, 10, 32) and x.grad.shape == x.shape
     if not torch.backends.cudnn.enabled:
-        return "PyTorch's own kernels and their column buffers, not cuDNN's workspaces: cuDNN is off"
+        return "PyTorch's own kernels and buffers in place of cuDNN's, which is off"
 
 
 @feature("Convolutions")
@@ -281,7 +281,7 @@ def cudnn():
 
 # ---- linear algebra and transforms ----
 
-SYMMETRIC = {
+DECOMPOSITIONS = {
     "cholesky": torch.linalg.cholesky, "eigh": torch.linalg.eigh, "qr": torch.linalg.qr, "svd": torch.linalg.svd,
     "solve": lambda x: torch.linalg.solve(x, x[:, 0]), "inverse": torch.linalg.inv, "det": torch.linalg.det,
     "lstsq": lambda x: torch.linalg.lstsq(x, x[:, :1])[0],
@@ -301,11 +301,11 @@ def workspace_of(function, x):
 @feature("Linear algebra")
 def decompositions():
     """Cholesky, QR, SVD, `eigh`, `solve`, `inv`, `det`, `lstsq`; with work memory that grows with the matrix"""
-    for name, function in SYMMETRIC.items():
+    for name, function in DECOMPOSITIONS.items():
         wanted, made = function(torch.eye(32)), function(torch.eye(32, device=DEVICE))
-        pairs = zip(wanted, made) if isinstance(wanted, tuple) else ((wanted, made),)
+        pairs = zip(wanted, made, strict=True) if isinstance(wanted, tuple) else ((wanted, made),)
         assert all(a.shape == b.shape and a.dtype == b.dtype for a, b in pairs), name
-    sizes = {name: [workspace_of(SYMMETRIC[name], torch.eye(n, device=DEVICE)) for n in (128, 512)]
+    sizes = {name: [workspace_of(DECOMPOSITIONS[name], torch.eye(n, device=DEVICE)) for n in (128, 512)]
              for name in ("cholesky", "qr", "svd", "eigh")}
     assert all(0 < small < large for small, large in sizes.values()), sizes
     return "work memory is sized by LAPACK's formulas, not cuSOLVER's"

@@ -2,7 +2,6 @@
 """scripts/calibrate, asked of the simulated device: does it run the whole suite, tell a driver that answers otherwise,
 and leave a cost file that the simulator takes? On a machine without a GPU it says so and measures nothing."""
 
-import ctypes.util
 import os
 import re
 import subprocess
@@ -41,10 +40,10 @@ def test_a_driver_that_answers_otherwise_is_told(tmp_path):
     assert (tmp_path / "gpu.conf").exists()
 
 
-@pytest.mark.skipif(os.path.exists("/dev/nvidia0") or ctypes.util.find_library("cuda") is not None,
-                    reason="this machine may have a CUDA driver")
+@pytest.mark.skipif(any(map(os.path.exists, ("/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg"))),
+                    reason="this machine may have a GPU")
 def test_without_a_gpu_nothing_is_measured(tmp_path):
     done = calibrate("--output", str(tmp_path))
     assert done.returncode == 77
-    assert "no CUDA driver" in done.stderr
+    assert "--simulated" in done.stderr
     assert not (tmp_path / "gpu.conf").exists()

@@ -140,6 +140,13 @@ def test_the_page_has_the_same_fields_as_the_schema():
     assert set(shown) == wanted
 
 
+def test_every_variable_of_the_device_is_described():
+    read = set(re.findall(r'"(SEAMALLOC_SIM_[A-Z_]+)"', (ROOT / "sim/core/config.c").read_text()))
+    page = (ROOT / "docs/simulated-device.md").read_text()
+    assert len(read) >= 9
+    assert read <= set(re.findall(r"^\| `(SEAMALLOC_SIM_[A-Z_]+)` \|", page, re.MULTILINE))
+
+
 def test_the_schema_refuses_what_is_no_record(broken):
     """A field too many, one too few, one of another type: in every object that the record of a run has."""
     check = fastjsonschema.compile(SCHEMA)

@@ -150,7 +150,7 @@ def test_the_same_program_makes_the_same_requests(tmp_path):
             run("requests", tmp_path, "native", PYTHONHASHSEED="2", SEAMALLOC_SIM_MIB="20000"),
             run("requests", tmp_path, "expandable", PYTHONHASHSEED="3", SEAMALLOC_SIM_STREAMS="lag:50")]
     first, *others = (figures["requests"] for figures, _, _ in runs)
-    assert len(first) > 3000
+    assert len(first) > 2000
     assert len({stream for _, _, stream in first}) >= 3
     assert {what for what, _, _ in first} == {"alloc", "free_requested"}
     for other in others:
