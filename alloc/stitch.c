@@ -2,18 +2,38 @@
 /* stitch: one block from free memory of several places.
  *
  *   1 holes    free ranges of at least half a granule in the large homes that may lend: the request's own,
- * and those of streams that are known to be done with everything they were given 2 middles  whole handles of
- * the holes with the most of them, until the request is covered 3 ends     the first piece may begin inside a
- * handle, if it ends with it; the last may end inside one; the two may not share a handle, as a view holds a
- * handle once 4 growth   exactly what is still missing, as new memory at home 5 view     a fresh range of
- * addresses; each handle the pieces touch is mapped into it whole, then access in one call 6 block    the
- * pieces are LENT, the block lies in the view, and the view is kept after it Pieces are lent before the heap
- * lock is given up for the driver, so that nobody takes them; a refused call gives them back and undoes the
- * view.
+ *              and those of streams that are known to be done with everything they were given
+ *   2 middles  whole handles of the holes with the most of them, until the request is covered
+ *   3 ends     the first piece may begin inside a handle, if it ends with it; the last may end inside one;
+ *              the two may not share a handle, as a view holds a handle once
+ *   4 growth   exactly what is still missing, as new memory at home
+ *   5 view     a fresh range of addresses; each handle the pieces touch is mapped into it whole, then access
+ *              in one call
+ *   6 block    the pieces are LENT, the block lies in the view, and the view is kept after it
+ *
+ * Pieces are lent before the heap lock is given up for the driver, so that nobody takes them; a refused call
+ * gives them back and undoes the view.
  *
  * Memory of another stream: the block's fence then holds its own stream from the start, so that the pieces
  * are free again only when that stream has done its work. Bytes are accounted at home alone: a view owns no
  * memory.
+ *
+ * Bound. When a request of at least 4 granules made memory grow, and reserved R is then above the peak of
+ * live bytes and its slack, then once the request is served
+ *
+ *     R <= L + W + S
+ *
+ * with L the bytes of live and pending blocks, W the free bytes of large handles that hold others too, and S
+ * the free bytes of the small class: no large handle is free whole. Premises: the default pool, no split
+ * limit; every stream with free memory is done and lending is on, or else the homes that may not lend count
+ * apart; at most HOLES_MAX holes, of which PIECES_MAX - 3 have whole handles; nobody takes or gives memory
+ * meanwhile; the driver refuses nothing; growth did not fill a gap whole to join what lies behind it.
+ * Proof. Each free whole handle is at least a granule and lies in the middle of one hole. (a) Growth with a
+ * stitch: the middles did not cover the request, so all of them were chosen; what is cut off at the end, as
+ * growth is whole granules, is less than a granule, and frees no whole handle. (b) Growth alone, by n bytes
+ * behind a free range of b: chosen because the draft lacked n or more. The draft had all middles, and as
+ * first piece gained no less than that range has beside its own; so it had b and the middles of all others,
+ * and lacked n or more only if those are none. The block uses b, and all but less than a granule of n.
  *
  * Protected by: memory lock; the heap lock for bookkeeping. */
 #include "alloc/engine.h"
@@ -111,15 +131,17 @@ static bool is_foreign(const struct sm_request *request, const struct sm_block *
     return false;
 }
 
-/* A LIVE block in hand: whose it is. A fence record was prepared. */
-static void sign(struct sm_request *request, struct sm_block *block)
+/* A LIVE block in hand: whose it is. `record` is used when its memory is another stream's, and given back
+ * otherwise. */
+static void sign(struct sm_request *request, struct sm_block *block, struct sm_fence *record)
 {
     struct sm_device *device = request->device;
     block->stream = request->stream;
-    if (!is_foreign(request, block))
+    if (!is_foreign(request, block)) {
+        sm_slab_give(&device->heap.fences, record);
         return;
-    if (!sm_fence_add(device, block, request->stream))
-        (void)SM_CHECK(!"a fence record was prepared");
+    }
+    sm_fence_set(block, request->stream, record);
     sm_stats_count(device->stats, SM_COUNTER_borrows, 1);
 }
 
@@ -135,10 +157,13 @@ struct sm_block *sm_stitch_borrow(struct sm_request *request)
         if (block && (!best || sm_free_order(block, best) < 0))
             best = block;
     }
-    if (!best || !sm_heap_prepare(&device->heap, 1) || !sm_slab_reserve(&device->heap.fences, 1))
+    if (!best || !sm_heap_prepare(&device->heap, 1))
+        return NULL;
+    struct sm_fence *record = sm_slab_take(&device->heap.fences);
+    if (!record)
         return NULL;
     sm_block_take(best, request->size, request->requested, true);
-    sign(request, best);
+    sign(request, best, record);
     return best;
 }
 
@@ -149,10 +174,13 @@ struct sm_block *sm_stitch_reuse(struct sm_request *request)
     struct sm_run run;
     if (!sm_view_find_run(heap, request->size, VIEWS_TRIED, may_lend, request, &run))
         return NULL;
-    if (!sm_heap_prepare(heap, sm_view_records(run.view->count)) || !sm_slab_reserve(&heap->fences, 1))
+    if (!sm_heap_prepare(heap, sm_view_records(run.view->count)))
+        return NULL;
+    struct sm_fence *record = sm_slab_take(&heap->fences);
+    if (!record)
         return NULL;
     block = sm_view_take(&run, request->size, request->requested);
-    sign(request, block);
+    sign(request, block, record);
     return block;
 }
 
@@ -398,11 +426,20 @@ static bool unmake(struct sm_device *device, struct sm_view *view)
 /* Is all work done that used the view? Heap lock not held. */
 static bool is_idle(struct sm_device *device, struct sm_view *view, enum sm_trim_wait wait)
 {
-    if (!view->mixed)
-        return sm_stream_is_done(device, view->stream, view->freed, wait);
+    sm_lock_take(&device->heap_lock);
+    struct sm_stream *stream = view->stream;
+    uint64_t freed = view->freed;
+    bool mixed = view->mixed;
+    sm_lock_give(&device->heap_lock);
+    if (!mixed)
+        return sm_stream_is_done(device, stream, freed, wait);
     if (wait != SM_TRIM_WAIT || SM_CALL(device->allocator->driver, cuCtxSynchronize, ) != CUDA_SUCCESS)
         return false;
-    view->mixed = false;
+    sm_lock_take(&device->heap_lock);
+    stream->done = sm_max(stream->done, freed);
+    /* Unless one of its blocks was freed meanwhile. */
+    view->mixed = view->stream != stream || view->freed != freed;
+    sm_lock_give(&device->heap_lock);
     return true;
 }
 
@@ -446,7 +483,8 @@ bool sm_stitch_evict(struct sm_device *device, uint64_t keep, enum sm_trim_wait 
     bool any = false;
     for (;;) {
         sm_lock_take(&device->heap_lock);
-        bool enough = device->heap.view_handles <= keep || sm_capture_running(device);
+        /* A view may have lost all its handles, and has addresses still. */
+        bool enough = (keep && device->heap.view_handles <= keep) || sm_capture_running(device);
         view = enough ? NULL : close_next(device, after, !keep);
         bool live = view && view->live;
         sm_lock_give(&device->heap_lock);
@@ -517,6 +555,7 @@ static seam_result map_view(struct sm_device *device, struct sm_view *view, stru
 {
     struct sm_driver *driver = device->allocator->driver;
     const char *call = "cuMemAddressReserve";
+    uint32_t count = view->count; /* for the text, when the view is no more */
     CUdeviceptr base = 0;
     char text[160];
     CUresult code = SM_CALL(driver, cuMemAddressReserve, &base, view->span.size, 0, 0, 0);
@@ -556,7 +595,7 @@ static seam_result map_view(struct sm_device *device, struct sm_view *view, stru
     sm_stats_count(device->stats, SM_COUNTER_rollbacks, 1);
     sm_lock_give(&device->heap_lock);
     return sm_error_set(error, SEAM_E_DEVICE, "device %d: %s in a view of %u handles: %s", device->ordinal,
-                        call, view->count, sm_driver_text(driver, code, text, sizeof(text)));
+                        call, count, sm_driver_text(driver, code, text, sizeof(text)));
 }
 
 /* ---- stitching ---- */
@@ -565,7 +604,8 @@ static seam_result map_view(struct sm_device *device, struct sm_view *view, stru
 #define DRAFT_RECORDS (2 * PIECES_MAX + 3)
 
 /* The view stands: the pieces become the block. Heap lock held. */
-static struct sm_block *make_block(struct sm_request *request, struct sm_view *view, struct lent *lent)
+static struct sm_block *make_block(struct sm_request *request, struct sm_view *view, struct lent *lent,
+                                   struct sm_fence *record)
 {
     struct sm_device *device = request->device;
     const struct sm_block *head = lent->blocks[0];
@@ -576,7 +616,7 @@ static struct sm_block *make_block(struct sm_request *request, struct sm_view *v
     view->closed = false;
     view->whole = true;
     block = sm_view_take_pieces(view, offset, request->size, request->requested, lent->blocks[0]);
-    sign(request, block);
+    sign(request, block, record);
     sm_stats_count(device->stats, SM_COUNTER_stitches, 1);
     sm_stats_count(device->stats, SM_COUNTER_pieces, lent->count);
     sm_pool_count(request, block);
@@ -592,7 +632,7 @@ static seam_result begin(struct sm_request *request, uint64_t plain, struct draf
     sm_lock_take(&request->device->heap_lock);
     make_draft(request, draft);
     *worth = draft->missing < plain && draft->piece_count > 0;
-    if (*worth && (!sm_slab_reserve(&heap->fences, 1) || !sm_heap_promise(heap, DRAFT_RECORDS)))
+    if (*worth && !sm_heap_promise(heap, DRAFT_RECORDS))
         result = sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the pieces of a block of %lu bytes",
                               request->size);
     else if (*worth)
@@ -650,10 +690,17 @@ seam_result sm_stitch(struct sm_request *request, uint64_t plain, struct sm_bloc
     }
     sm_lock_take(&device->heap_lock);
     sm_heap_redeem(&device->heap, DRAFT_RECORDS);
+    struct sm_fence *record = result ? NULL : sm_slab_take(&device->heap.fences);
+    if (!result && !record) { /* the view is right all the same */
+        result = sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the fence of a block of %lu bytes",
+                              request->size);
+        view->closed = false;
+        view->whole = true;
+    }
     if (result)
         give_back(&lent);
     else
-        *block = make_block(request, view, &lent);
+        *block = make_block(request, view, &lent, record);
     sm_device_tell(device);
     uint64_t most = sm_max(VIEWS_SPARED, VIEWS_FACTOR * device->heap.handles);
     sm_lock_give(&device->heap_lock);

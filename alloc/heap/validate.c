@@ -13,7 +13,7 @@
 
 struct recount {
     struct sm_parts parts;
-    uint64_t live, stitched, blocks, handles, reserved, address_bytes;
+    uint64_t live, stitched, blocks, handles, views, reserved, address_bytes;
     struct sm_heap_counts counts[2];
     uint64_t home_mapped, home_used, home_held, home_whole, home_gaps, home_free;
 };
@@ -59,7 +59,7 @@ static seam_result check_stitched(const struct sm_block *block, struct sm_error 
             if (i == view->count)
                 FAIL("block %#lx is longer than its view", block->address);
             const struct sm_view_entry *entry = &view->entries[i];
-            if (entry->gone)
+            if (entry->gone || !entry->mapped)
                 FAIL("block %#lx lies where its view is not mapped any more", block->address);
             if (sm_view_handle(entry)->address + at - entry->offset != piece->address + done)
                 FAIL("byte %#lx of block %#lx is mapped to another place than piece %#lx", at, block->address,
@@ -125,6 +125,8 @@ static seam_result check_views(const struct sm_heap *heap, struct recount *count
         live != count->stitched)
         FAIL("views %lu with %lu handles and %lu blocks; a recount gives %lu, %lu, %lu", heap->view_count,
              heap->view_handles, heap->stitched, views, handles, count->stitched);
+    if (count->views != handles)
+        FAIL("the handles count %lu mappings in views, the views hold %lu", count->views, handles);
     return SEAM_OK;
 }
 
@@ -192,6 +194,7 @@ static seam_result check_handles(const struct sm_extent *extent, struct recount 
     for (uint32_t i = 0; i < extent->handle_slots; i++) {
         mapped += extent->handles[i].size;
         handles += extent->handles[i].size > 0;
+        count->views += extent->handles[i].views;
     }
     if (mapped != extent->mapped || handles != extent->handle_count)
         FAIL("extent %#lx counts %#lx bytes in %u handles, its handles are %#lx in %u", extent->base,

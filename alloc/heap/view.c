@@ -28,6 +28,7 @@ struct sm_block *sm_block_lend(struct sm_block *block, uint64_t from, uint64_t t
     block->borrower = NULL;
     block->next_piece = NULL;
     block->extent->home->used += block->size;
+    sm_block_heap(block)->parts.bytes[SM_PART_fenced] += (int64_t)block->size;
     return block;
 }
 
@@ -35,6 +36,8 @@ void sm_block_unlend(struct sm_block *piece)
 {
     SM_ASSERT(piece->state == SM_BLOCK_LENT);
     piece->extent->home->used -= piece->size;
+    if (!piece->borrower)
+        sm_block_heap(piece)->parts.bytes[SM_PART_fenced] -= (int64_t)piece->size;
     sm_free_join(piece);
 }
 
@@ -123,6 +126,7 @@ void sm_view_drop(struct sm_heap *heap, struct sm_view_entry *entry)
 {
     sm_view_handle(entry)->views--;
     entry->gone = true;
+    entry->extent = NULL; /* it may go before the view */
     heap->view_handles--;
 }
 
@@ -150,12 +154,12 @@ static void search_view(struct search *search, struct sm_view *view, sm_lender_t
     uint64_t open = 0, at = 0;
     for (uint32_t i = 0; i < view->count; i++) {
         const struct sm_view_entry *entry = &view->entries[i];
-        const struct sm_handle *handle = sm_view_handle(entry);
-        if (entry->gone) {
+        if (entry->gone) { /* its extent may be gone with it */
             close_run(search, view, open, at);
             open = at = entry->offset + entry->size;
             continue;
         }
+        const struct sm_handle *handle = sm_view_handle(entry);
         bool lends = may_lend(entry->extent->home, context);
         for (struct sm_block *block = handle->first; at < entry->offset + entry->size; block = block->next) {
             uint64_t end = sm_min(sm_block_end(block) - handle->address, handle->size) + entry->offset;
@@ -199,9 +203,9 @@ struct sm_block *sm_view_take(const struct sm_run *run, uint64_t size, uint64_t 
     for (uint32_t i = 0; i < run->view->count; i++) {
         const struct sm_view_entry *entry = &run->view->entries[i];
         uint64_t low = sm_max(run->from, entry->offset), high = sm_min(to, entry->offset + entry->size);
-        uint64_t home = sm_view_handle(entry)->address - entry->offset;
         if (low >= high)
             continue;
+        uint64_t home = sm_view_handle(entry)->address - entry->offset;
         *link = sm_block_lend(block_at(entry, home + low), home + low, home + high);
         link = &(*link)->next_piece;
     }
@@ -221,8 +225,10 @@ struct sm_block *sm_view_take_pieces(struct sm_view *view, uint64_t offset, uint
                                .requested = requested,
                                .pieces = pieces,
                                .stream = view->span.home->key.stream};
-    for (piece = pieces; piece; piece = piece->next_piece)
+    for (piece = pieces; piece; piece = piece->next_piece) {
         piece->borrower = block;
+        heap->parts.bytes[SM_PART_fenced] -= (int64_t)piece->size;
+    }
     view->live++;
     TAILQ_REMOVE(&heap->views, view, link);
     TAILQ_INSERT_HEAD(&heap->views, view, link);
@@ -255,9 +261,9 @@ struct sm_block *sm_view_block_of(struct sm_heap *heap, uint64_t address)
         if (address - view->span.base >= view->span.size)
             continue;
         for (uint32_t i = 0; i < view->count; i++) {
-            const struct sm_handle *handle = sm_view_handle(&view->entries[i]);
             if (view->entries[i].gone)
                 continue;
+            const struct sm_handle *handle = sm_view_handle(&view->entries[i]);
             struct sm_block *piece = handle->first;
             for (; piece && piece->address < handle->address + handle->size; piece = piece->next) {
                 struct sm_block *block = piece->state == SM_BLOCK_LENT ? piece->borrower : NULL;

@@ -27,7 +27,8 @@ struct sm_view_entry {
     uint64_t offset; /* in the view */
     uint64_t size;   /* of the handle */
     bool mapped;     /* the engine keeps it */
-    bool gone; /* unmapped while other parts of the view were in use: its handle may be another by now */
+    bool gone; /* unmapped while other parts of the view were in use: its slot may hold another handle by now,
+                  and its extent may be no more */
 };
 
 struct sm_view {
@@ -54,8 +55,9 @@ struct sm_run {
 /* May memory of this home serve the request? Decided by the engine. */
 typedef bool (*sm_lender_test)(const struct sm_home *home, void *context);
 
-/* FREE block -> LENT [from, to) inside it; what lies before and behind stays free. Requires: two records
- * prepared. Returns: the LENT block, without a borrower. */
+/* FREE block -> LENT [from, to) inside it; what lies before and behind stays free. Until it has a borrower it
+ * counts as fenced, so that the parts add up while the driver works. Requires: two records prepared. Returns:
+ * the LENT block, without a borrower. */
 struct sm_block *sm_block_lend(struct sm_block *block, uint64_t from, uint64_t to);
 /* LENT -> FREE again, before a borrower was set or after it died. */
 void sm_block_unlend(struct sm_block *piece);

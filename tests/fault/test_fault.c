@@ -25,7 +25,7 @@ struct run {
     CUstream streams[4];
     struct block blocks[BLOCKS]; /* in the order of their requests; address 0: refused or freed */
     unsigned count;
-    bool may_run_out;
+    bool may_run_out, served;
     const char *doing;
 };
 
@@ -35,6 +35,8 @@ struct scenario {
     void (*prepare)(struct run *run); /* without faults */
     void (*act)(struct run *run);
     int devices;
+    unsigned stitches; /* that it makes when nothing fails, preparation included */
+    bool served;       /* one call that makes memory or maps it fails: all requests are served another way */
 };
 
 /* Everything the allocator calls of the driver, but what tells texts, and cuCtxPopCurrent: it fails only
@@ -131,6 +133,7 @@ static void request(struct run *run, uint64_t size, CUstream stream)
         locate(block);
     check(run, block->address ? SEAM_OK : run->f.error.code);
     assert_true(block->address || run->f.error.code);
+    assert_true(block->address || !run->served);
 }
 
 static void give(struct run *run, unsigned i)
@@ -338,6 +341,138 @@ static void act_ladder(struct run *run)
     request(run, 2 * GIB, run->streams[0]);
 }
 
+/* ---- scenarios of stitching ---- */
+
+/* No slack and no small class: each block below is a handle of its own. */
+#define EXACT "slack_permille:0,small_limit_kib:0"
+
+/* Blocks 0 .. 6 of 8 MiB, the even ones freed: four holes. */
+static void holes(struct run *run)
+{
+    with_device(run);
+    for (int i = 0; i < 7; i++)
+        request(run, 8 * MIB, run->streams[0]);
+    for (unsigned i = 0; i < 7; i += 2)
+        give(run, i);
+}
+
+static void act_stitch(struct run *run)
+{
+    request(run, 24 * MIB, run->streams[0]);
+    request(run, 12 * MIB, run->streams[0]); /* the last hole, and new memory behind it */
+}
+
+static void act_stitch_with_growth(struct run *run)
+{
+    request(run, 75 * MIB, run->streams[0]);
+    give(run, 7);
+    request(run, 75 * MIB, run->streams[0]);
+}
+
+/* Holes of two streams, one of them known to be done and one not. */
+static void holes_of_streams(struct run *run)
+{
+    with_device(run);
+    for (unsigned i = 0; i < 12; i++)
+        request(run, 8 * MIB, run->streams[i % 3]);
+    for (unsigned i = 0; i < 6; i++)
+        give(run, i);
+    request(run, 2 * MIB, run->streams[2]);
+    if (run->blocks[12].address)
+        fixture_work(run->streams[2], run->blocks[12].address, 512);
+    give(run, 12);
+}
+
+static void act_borrow(struct run *run)
+{
+    request(run, 30 * MIB, run->streams[0]); /* its own, and another's */
+    if (run->blocks[13].address)
+        fixture_work(run->streams[0], run->blocks[13].address, 512);
+    give(run, 13);
+    request(run, 8 * MIB, run->streams[1]);
+    assert_int_equal(sim_stream_run(run->streams[0]), CUDA_SUCCESS);
+    assert_int_equal(sim_stream_run(run->streams[2]), CUDA_SUCCESS);
+    request(run, 30 * MIB, run->streams[1]);
+    give(run, 15);
+    request(run, 7 * MIB, run->streams[3]);
+}
+
+/* A view that was used and is free. */
+static void a_view(struct run *run)
+{
+    holes(run);
+    request(run, 32 * MIB, run->streams[0]);
+    give(run, 7);
+}
+
+static void act_reuse(struct run *run)
+{
+    request(run, 32 * MIB, run->streams[0]);
+    use(run, 8, run->streams[1]);
+    give(run, 8);
+    request(run, 20 * MIB, run->streams[0]);
+    assert_int_equal(sim_stream_run(run->streams[1]), CUDA_SUCCESS);
+    request(run, 20 * MIB, run->streams[0]);
+    request(run, 10 * MIB, run->streams[0]);
+}
+
+/* Three views; the first of them in part in use, the second by a stream at work. */
+static void views(struct run *run)
+{
+    a_view(run);
+    request(run, 20 * MIB, run->streams[0]); /* 8, in the first */
+    request(run, 16 * MIB, run->streams[0]); /* 9: what is left, and growth */
+    request(run, 8 * MIB, run->streams[0]);
+    request(run, 8 * MIB, run->streams[0]);
+    give(run, 9);
+    request(run, 16 * MIB, run->streams[0]);
+    if (run->blocks[12].address)
+        fixture_work(run->streams[0], run->blocks[12].address, 512);
+    give(run, 12);
+}
+
+static void act_trim_views(struct run *run)
+{
+    trim(run);
+    request(run, 18 * MIB, run->streams[0]);
+    give(run, 8);
+    trim(run);
+    request(run, 18 * MIB, run->streams[1]);
+}
+
+/* Eviction alone, with few mappings left to keep and with none. */
+static void act_evict(struct run *run)
+{
+    for (uint64_t keep = 4; keep != UINT64_MAX; keep -= keep ? 4 : 1) {
+        struct sm_visit visit;
+        run->doing = "evict";
+        sm_lock_take(&run->f.device->memory_lock);
+        if (!sm_device_enter(run->f.device, &visit, NULL)) {
+            (void)sm_stitch_evict(run->f.device, keep, keep ? SM_TRIM_IDLE_ONLY : SM_TRIM_WAIT);
+            sm_device_leave(run->f.device, &visit);
+        }
+        sm_lock_give(&run->f.device->memory_lock);
+        check(run, SEAM_OK);
+    }
+    request(run, 18 * MIB, run->streams[0]);
+}
+
+/* The device is full, and all its free memory is in holes. */
+static void a_device_full_of_holes(struct run *run)
+{
+    holes(run);
+    request(run, 960 * MIB, run->streams[0]);
+    give(run, 1);
+}
+
+static void act_stitch_or_fail(struct run *run)
+{
+    run->may_run_out = true;
+    request(run, 28 * MIB, run->streams[0]);
+    request(run, 6 * MIB, run->streams[0]);
+    request(run, 20 * MIB, run->streams[1]);
+}
+
 static void act_report(struct run *run)
 {
     char text[512];
@@ -347,31 +482,39 @@ static void act_report(struct run *run)
 }
 
 static const struct scenario scenarios[] = {
-    {"set-up", "", NULL, act_set_up, 2},
-    {"growth", "", one_block, act_growth, 1},
-    {"growth in small handles", "handle_mib:2,small_limit_kib:0", one_block, act_growth, 1},
-    {"growth with a split limit", "max_split_size_mb:20", one_block, act_growth, 1},
-    {"growth with peers", "", one_block, act_growth, 2},
-    {"new homes", "", one_block, act_new_homes, 1},
-    {"a hole filled", "slack_permille:0", a_hole, act_fill_the_hole, 1},
-    {"record and free", "", blocks_in_use, act_record_and_free, 1},
-    {"trim", "", free_memory_of_busy_streams, act_trim, 1},
-    {"pool", "", one_block, act_pool, 1},
-    {"phases", "", one_block, act_phases, 2},
-    {"ladder", "", a_full_device, act_ladder, 1},
-    {"garbage", "garbage_collection_threshold:0.5", a_full_device, act_ladder, 1},
-    {"report", "", blocks_in_use, act_report, 1},
-    {"expandable: set-up", "policy:expandable", NULL, act_set_up, 2},
-    {"expandable: growth", "policy:expandable", one_block, act_growth, 1},
-    {"expandable: a hole filled", "policy:expandable", a_hole, act_fill_the_hole, 1},
-    {"expandable: trim", "policy:expandable", free_memory_of_busy_streams, act_trim, 1},
-    {"expandable: ladder", "policy:expandable", a_full_device, act_ladder, 1},
-    {"native: set-up", "policy:native", NULL, act_set_up, 2},
-    {"native: growth", "policy:native", one_block, act_growth, 1},
-    {"native: record and free", "policy:native", blocks_in_use, act_record_and_free, 1},
-    {"native: trim", "policy:native", free_memory_of_busy_streams, act_trim, 1},
-    {"native: pool", "policy:native", one_block, act_pool, 1},
-    {"native: ladder", "policy:native", a_full_device, act_ladder, 1},
+    {"set-up", "", NULL, act_set_up, 2, 0, false},
+    {"growth", "", one_block, act_growth, 1, 0, false},
+    {"growth in small handles", "handle_mib:2,small_limit_kib:0", one_block, act_growth, 1, 0, false},
+    {"growth with a split limit", "max_split_size_mb:20", one_block, act_growth, 1, 0, false},
+    {"growth with peers", "", one_block, act_growth, 2, 0, false},
+    {"new homes", "", one_block, act_new_homes, 1, 0, false},
+    {"a hole filled", "slack_permille:0", a_hole, act_fill_the_hole, 1, 0, false},
+    {"record and free", "", blocks_in_use, act_record_and_free, 1, 0, false},
+    {"trim", "", free_memory_of_busy_streams, act_trim, 1, 0, false},
+    {"pool", "", one_block, act_pool, 1, 0, false},
+    {"phases", "", one_block, act_phases, 2, 0, false},
+    {"ladder", "", a_full_device, act_ladder, 1, 0, false},
+    {"garbage", "garbage_collection_threshold:0.5", a_full_device, act_ladder, 1, 0, false},
+    {"report", "", blocks_in_use, act_report, 1, 0, false},
+    {"stitch", EXACT, holes, act_stitch, 1, 1, true},
+    {"stitch with growth", EXACT, holes, act_stitch_with_growth, 1, 1, true},
+    {"stitch with growth in small handles", EXACT ",handle_mib:2", holes, act_stitch_with_growth, 2, 1, true},
+    {"stitch: borrow", EXACT, holes_of_streams, act_borrow, 1, 1, false},
+    {"stitch: reuse", EXACT, a_view, act_reuse, 1, 1, false},
+    {"stitch: trim, thin", EXACT, views, act_trim_views, 1, 3, false},
+    {"stitch: evict", EXACT, views, act_evict, 1, 2, false},
+    {"stitch: full device", EXACT, a_device_full_of_holes, act_stitch_or_fail, 1, 1, false},
+    {"expandable: set-up", "policy:expandable", NULL, act_set_up, 2, 0, false},
+    {"expandable: growth", "policy:expandable", one_block, act_growth, 1, 0, false},
+    {"expandable: a hole filled", "policy:expandable", a_hole, act_fill_the_hole, 1, 0, false},
+    {"expandable: trim", "policy:expandable", free_memory_of_busy_streams, act_trim, 1, 0, false},
+    {"expandable: ladder", "policy:expandable", a_full_device, act_ladder, 1, 0, false},
+    {"native: set-up", "policy:native", NULL, act_set_up, 2, 0, false},
+    {"native: growth", "policy:native", one_block, act_growth, 1, 0, false},
+    {"native: record and free", "policy:native", blocks_in_use, act_record_and_free, 1, 0, false},
+    {"native: trim", "policy:native", free_memory_of_busy_streams, act_trim, 1, 0, false},
+    {"native: pool", "policy:native", one_block, act_pool, 1, 0, false},
+    {"native: ladder", "policy:native", a_full_device, act_ladder, 1, 0, false},
 };
 
 /* ---- one run ---- */
@@ -427,6 +570,8 @@ static struct {
     bool forever;
 } now;
 
+static const char making_calls[] = "cuMemAddressReserve,cuMemCreate,cuMemMap,cuMemSetAccess";
+
 static void fail_each(const struct scenario *scenario, enum fault fault, const char *calls, bool forever)
 {
     static struct run run;
@@ -436,9 +581,12 @@ static void fail_each(const struct scenario *scenario, enum fault fault, const c
     now.forever = forever;
     for (now.nth = 1; hits; now.nth++) {
         open_run(&run, scenario, fault);
+        run.served = calls == making_calls;
         arm(&run, calls, now.nth, forever);
         scenario->act(&run);
         hits = disarm();
+        if (!hits && scenario->stitches)
+            assert_true(fixture_count(&run.f, SM_COUNTER_stitches) >= scenario->stitches);
         now.failed += hits;
         close_run(&run);
         /* Nothing here is longer: a scenario that did not come to its end would never pass. */
@@ -478,6 +626,11 @@ static void every_failure(void **state)
             print_message("%s: %lu points, %lu %ss failed, %s\n", scenario->name, now.nth - 2, now.failed,
                           now.fault, forever ? "for ever" : "once");
         }
+    if (scenario->served) {
+        now.failed = 0;
+        fail_each(scenario, FAULT_DRIVER, making_calls, false);
+        assert_true(now.failed > 0);
+    }
     now.failed = 0;
     for (size_t i = 0; i < sizeof(some_calls) / sizeof(some_calls[0]); i++)
         fail_each(scenario, FAULT_DRIVER, some_calls[i], true);

@@ -19,6 +19,7 @@ struct held {
     uint64_t size, requested; /* rounded, asked for */
     int stream;               /* index */
     unsigned users;           /* other streams, as bits of their indices */
+    unsigned tag;             /* what was written into it; 0: nothing */
 };
 
 #define HELD_MAX 400

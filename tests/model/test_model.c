@@ -9,6 +9,12 @@
  * handed out, or unmapped, while such work is unfinished breaks a rule of the device, and the device says so.
  * In a share of the steps driver calls or host allocations fail.
  *
+ * Some set-ups are made for stitching: few trims, live bytes always near a peak that rises slowly, few
+ * streams, and devices
+ * with real memory whose streams are late or of random pace. There each block has a tag written into it by
+ * its stream, and it must still be there when the block is freed, whoever had the memory before, at whichever
+ * address.
+ *
  * After each step: the validator; the statistics against the device's record; sums and peaks against the
  * reference's own; now and then every byte of every live block. At the end the counts of what was reached are
  * printed, and each must have been reached often enough for the run to mean something. */
@@ -38,6 +44,17 @@ struct side {
     bool filling[POOLS];
     int64_t allocated_peak, active_peak, reserved_peak; /* since the last reset */
     uint64_t counts[SM_COUNTER_COUNT];                  /* before the last reset */
+    bool faulted;                                       /* since its peaks were reset */
+};
+
+enum operation { ALLOC, FREE, RECORD, RUN, TRIM, LIMIT, TENANT, RESET, PHASE, POOL, OPERATIONS };
+
+struct setup {
+    const char *options;
+    uint64_t granularity, device_mib;
+    enum { ROUGH, STITCHING } way;
+    enum sim_streams streams;
+    bool backed;
 };
 
 static struct {
@@ -46,14 +63,18 @@ static struct {
     struct side sides[DEVICES];
     unsigned phases, thread_phases;
     uint64_t window;
-    bool fault, faulted; /* in this step; since the peaks were reset */
+    bool fault, faulted; /* armed now; in this step */
     uint64_t seed, steps;
     /* what was reached */
     uint64_t step, served, refused, frees, faults, host_faults, runs, trims;
+    uint64_t evictions, view_rollbacks, contents;
     uint64_t reached[SM_COUNTER_COUNT];
-    const char *setup, *operation;
+    const struct setup *setup;
+    const char *operation;
+    unsigned tags;
+    uint64_t full; /* per cent of a device that live bytes are kept at, in the set-ups for stitching */
     bool finished;
-} model = {.seed = 1, .steps = 120000};
+} model = {.seed = 1, .steps = 180000};
 
 #define EXPECT(condition, ...)                                                                               \
     do {                                                                                                     \
@@ -93,11 +114,14 @@ static void arm(void)
         "cuMemFree",
         "cuMemAddressReserve,cuMemAddressFree,cuStreamQuery,cuStreamSynchronize,cuCtxSynchronize"};
     uint64_t which = below(sizeof(calls) / sizeof(calls[0]) + 6);
-    model.fault = chance(25);
+    bool stitching = model.setup->way == STITCHING;
+    model.fault = chance(stitching ? 45 : 25);
     if (!model.fault)
         return;
     model.faulted = true;
-    if (which < sizeof(calls) / sizeof(calls[0]))
+    if (stitching && chance(90)) /* of a view, as a rule: it has more maps than a growth */
+        EXPECT(sim_fail_any_of("cuMemMap,cuMemSetAccess", 1 + below(5), chance(15)), "no fault can be armed");
+    else if (which < sizeof(calls) / sizeof(calls[0]))
         EXPECT(sim_fail_any_of(calls[which], 1 + below(3), chance(30)), "no fault can be armed");
     else if (which < sizeof(calls) / sizeof(calls[0]) + 4)
         EXPECT(sim_fail_any_of("cuMemSetAccess,cuMemMap", 1 + below(2), false), "no fault can be armed");
@@ -118,6 +142,8 @@ static void disarm(void)
 
 static uint64_t random_size(void)
 {
+    if (model.setup->way == STITCHING)
+        return chance(40) ? 1 + below(6 * MIB) : (1 + below(12)) * MIB / 2;
     switch (below(10)) {
     case 0:
         return 1 + below(512);
@@ -143,6 +169,57 @@ static void use(struct side *side, const struct held *held, int stream)
     uint64_t size = chance(50) ? held->size - from : 512;
     CUresult code = sim_stream_work(side->streams[stream], held->address + from, size, 100);
     EXPECT(code == CUDA_SUCCESS, "work on stream %d: %d", stream, (int)code);
+}
+
+/* ---- contents ---- */
+
+#define SPOT_WORDS 128 /* of 512 bytes */
+
+/* Three spots of a block: its begin, its middle, its end. */
+static CUdeviceptr spot(const struct held *held, int i)
+{
+    return held->address + (i == 0 ? 0 : i == 1 ? held->size / 1024 * 512 : held->size - 512);
+}
+
+static void enter(const struct side *side)
+{
+    EXPECT(cuCtxSetCurrent(model.f.contexts[side->reference.device]) == CUDA_SUCCESS, "no context");
+}
+
+static void leave(void)
+{
+    EXPECT(cuCtxSetCurrent(model.f.contexts[0]) == CUDA_SUCCESS, "no context");
+}
+
+/* Its stream writes the block's tag, some time. */
+static void write_tag(struct side *side, struct held *held)
+{
+    held->tag = ++model.tags;
+    enter(side);
+    for (int i = 0; i < 3; i++) {
+        CUresult code = cuMemsetD32Async(spot(held, i), held->tag, SPOT_WORDS, side->streams[held->stream]);
+        EXPECT(code == CUDA_SUCCESS, "a fill on stream %d: %d", held->stream, (int)code);
+    }
+    leave();
+}
+
+/* Its streams have done their work: what was written is there, and nobody else's. */
+static void check_tag(struct side *side, const struct held *held)
+{
+    unsigned words[SPOT_WORDS];
+    for (int i = 0; i < STREAMS; i++)
+        if (i == held->stream || held->users & 1u << i)
+            EXPECT(sim_stream_run(side->streams[i]) == CUDA_SUCCESS, "a stream cannot be run");
+    enter(side);
+    for (int i = 0; i < 3; i++) {
+        EXPECT(cuMemcpyDtoH(words, spot(held, i), sizeof(words)) == CUDA_SUCCESS, "a copy failed");
+        for (int k = 0; k < SPOT_WORDS; k++)
+            EXPECT(words[k] == held->tag,
+                   "block %#llx of %lu bytes: word %d of spot %d is %u, written was %u", held->address,
+                   held->size, k, i, words[k], held->tag);
+    }
+    leave();
+    model.contents++;
 }
 
 /* The most that a growth for this request can need. */
@@ -174,16 +251,47 @@ static void check_refusal(struct side *side, uint64_t size)
            model.f.error.text);
 }
 
+static int random_stream(void)
+{
+    return (int)below(model.setup->way == STITCHING && chance(90) ? 2 : STREAMS);
+}
+
+/* What the request did with views, from what the device and the heap count. */
+struct views {
+    uint64_t stitches, rollbacks, views, creates, maps;
+};
+
+static struct views count_views(const struct side *side)
+{
+    const struct sm_stats *stats = side->device->stats;
+    return (struct views){sm_stats_counter(stats, SM_COUNTER_stitches),
+                          sm_stats_counter(stats, SM_COUNTER_rollbacks), side->device->heap.view_count,
+                          sim_calls("cuMemCreate"), sim_calls("cuMemMap")};
+}
+
+static void note_views(const struct side *side, const struct views *before)
+{
+    struct views now = count_views(side);
+    uint64_t made = now.stitches - before->stitches;
+    if (before->views + made > now.views)
+        model.evictions += before->views + made - now.views;
+    /* A growth maps no more than it creates. */
+    if (!made && now.rollbacks > before->rollbacks && now.maps - before->maps > now.creates - before->creates)
+        model.view_rollbacks++;
+}
+
 static void do_alloc(struct side *side)
 {
-    struct held held = {.requested = random_size(), .stream = (int)below(STREAMS)};
+    struct held held = {.requested = random_size(), .stream = random_stream()};
     if (side->reference.held_count == HELD_MAX)
         return;
+    struct views before = count_views(side);
     arm();
     memset(&model.f.error, 0, sizeof(model.f.error));
     held.address = sm_pool_alloc(side->device, held.requested, side->streams[held.stream], &model.f.error);
     bool fault = model.fault;
     disarm();
+    note_views(side, &before);
     if (!held.address) {
         model.refused++;
         EXPECT(model.f.error.text[0], "a refusal without a text");
@@ -193,6 +301,8 @@ static void do_alloc(struct side *side)
     }
     model.served++;
     held.size = sm_pool_block_of(side->device, held.address)->size;
+    if (model.setup->backed)
+        write_tag(side, &held);
     EXPECT(reference_claim(&side->reference, &held), "%s", side->reference.wrong);
     if (chance(80))
         use(side, &held, held.stream);
@@ -227,6 +337,8 @@ static void do_free(struct side *side)
         return;
     size_t i = below(side->reference.held_count);
     struct held held = side->reference.held[i];
+    if (held.tag && chance(30))
+        check_tag(side, &held);
     EXPECT(reference_drop(&side->reference, i), "%s", side->reference.wrong);
     arm();
     seam_result result = sm_pool_free(side->device, held.address);
@@ -244,10 +356,12 @@ static void do_run(struct side *side)
 
 static void do_trim(struct side *side)
 {
+    uint64_t views = side->device->heap.view_count;
     arm();
     sm_reclaim_trim(side->device);
     bool fault = model.fault;
     disarm();
+    model.evictions += views - side->device->heap.view_count;
     model.trims++;
     EXPECT(fault || side->device->heap.parts.bytes[SM_PART_whole_free] == 0, "a trim left whole handles");
 }
@@ -279,7 +393,7 @@ static void do_reset(struct side *side)
     }
     sm_stats_reset_peaks(side->device->stats);
     side->allocated_peak = side->active_peak = side->reserved_peak = 0;
-    model.faulted = false;
+    side->faulted = false;
 }
 
 static void do_phase(struct side *side)
@@ -366,7 +480,7 @@ static void check_side(struct side *side)
     EXPECT(active->current >= allocated->current, "less is active than allocated");
     check_peak("allocated", allocated, &side->allocated_peak, true);
     check_peak("active", active, &side->active_peak, true);
-    check_peak("reserved", level(side, SM_LEVEL_reserved_bytes), &side->reserved_peak, !model.faulted);
+    check_peak("reserved", level(side, SM_LEVEL_reserved_bytes), &side->reserved_peak, !side->faulted);
 }
 
 /* All streams run dry and are polled: nothing may be pending. */
@@ -404,22 +518,34 @@ static void compare(void)
 static const struct {
     const char *name;
     void (*act)(struct side *side);
-    unsigned weight;
-} operations[] = {
-    {"alloc", do_alloc, 38}, {"free", do_free, 32},  {"record", do_record, 10}, {"run", do_run, 6},
-    {"trim", do_trim, 4},    {"limit", do_limit, 1}, {"tenant", do_tenant, 1},  {"reset", do_reset, 1},
-    {"phase", do_phase, 3},  {"pool", do_pool, 4},
+    unsigned weights[2]; /* by way; each sums to 100 */
+} operations[OPERATIONS] = {
+    [ALLOC] = {"alloc", do_alloc, {38, 40}},   [FREE] = {"free", do_free, {32, 37}},
+    [RECORD] = {"record", do_record, {10, 2}}, [RUN] = {"run", do_run, {6, 18}},
+    [TRIM] = {"trim", do_trim, {4, 1}},        [LIMIT] = {"limit", do_limit, {1, 0}},
+    [TENANT] = {"tenant", do_tenant, {1, 0}},  [RESET] = {"reset", do_reset, {1, 1}},
+    [PHASE] = {"phase", do_phase, {3, 1}},     [POOL] = {"pool", do_pool, {4, 0}},
 };
+
+static enum operation pick_operation(const struct side *side)
+{
+    uint64_t pick = below(100);
+    enum operation i = ALLOC;
+    for (; pick >= operations[i].weights[model.setup->way]; i++)
+        pick -= operations[i].weights[model.setup->way];
+    if (model.setup->way == STITCHING && i <= FREE && chance(90))
+        i = side->reference.allocated > side->device_bytes / 100 * model.full ? FREE : ALLOC;
+    return i;
+}
 
 static void take_step(void)
 {
-    uint64_t pick = below(100);
     struct side *side = &model.sides[below(DEVICES)];
-    size_t i = 0;
-    for (; pick >= operations[i].weight; i++)
-        pick -= operations[i].weight;
+    enum operation i = pick_operation(side);
     model.operation = operations[i].name;
+    model.faulted = false;
     operations[i].act(side);
+    side->faulted |= model.faulted;
     compare();
 }
 
@@ -438,7 +564,6 @@ static void open_sides(void)
     assert_int_equal(cuCtxSetCurrent(model.f.contexts[0]), CUDA_SUCCESS);
     model.phases = model.thread_phases = 0;
     model.window = 0;
-    model.faulted = false;
 }
 
 static void close_side(struct side *side)
@@ -455,19 +580,23 @@ static void close_side(struct side *side)
     reference_close(&side->reference);
 }
 
-static void run(const char *options, uint64_t granularity, uint64_t device_bytes, uint64_t steps)
+static void run(const struct setup *setup, uint64_t steps)
 {
-    model.setup = options;
+    model.setup = setup;
     fixture_init(&model.f);
     model.f.sim.devices = DEVICES;
-    model.f.sim.granularity = granularity;
-    model.f.sim.device_bytes = device_bytes;
-    model.f.sim.streams = SIM_STREAMS_LAG;
+    model.f.sim.granularity = setup->granularity;
+    model.f.sim.device_bytes = setup->device_mib * MIB;
+    model.f.sim.streams = setup->streams;
     model.f.sim.lag = 1u << 30;
-    fixture_open(&model.f, options);
+    model.f.sim.seed = model.seed;
+    model.f.sim.backed = setup->backed;
+    fixture_open(&model.f, setup->options);
     open_sides();
-    for (uint64_t i = 0; i < steps; i++, model.step++)
+    for (uint64_t i = 0; i < steps; i++, model.step++) {
+        model.full = 15 + 45 * i / steps;
         take_step();
+    }
     for (int i = 0; i < DEVICES; i++)
         close_side(&model.sides[i]);
     fixture_close(&model.f);
@@ -482,41 +611,53 @@ static void print_table(void)
                 {"growths", SM_COUNTER_growths},         {"rollbacks", SM_COUNTER_rollbacks},
                 {"fence waits", SM_COUNTER_fence_waits}, {"stitches", SM_COUNTER_stitches},
                 {"view hits", SM_COUNTER_view_hits},     {"borrows", SM_COUNTER_borrows}};
-    const size_t promised = 5; /* of these, each more often than WANTED */
+    const struct {
+        const char *name;
+        uint64_t count;
+    } own[] = {{"evictions", model.evictions}, {"view undone", model.view_rollbacks}};
     printf("model: seed %lu, %lu steps: %lu served, %lu refused, %lu freed, %lu runs, %lu trims, %lu driver "
-           "calls "
-           "and %lu host allocations failed\n",
+           "calls and %lu host allocations failed, %lu contents checked\n",
            model.seed, model.step, model.served, model.refused, model.frees, model.runs, model.trims,
-           model.faults, model.host_faults);
+           model.faults, model.host_faults, model.contents);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         printf("  %-12s %8lu\n", rows[i].name, model.reached[rows[i].counter]);
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+        printf("  %-12s %8lu\n", own[i].name, own[i].count);
     printf("  %-12s %8lu\n  %-12s %8lu\n", "event waits", model.reached[SM_COUNTER_event_waits], "retries",
            model.reached[SM_COUNTER_num_alloc_retries]);
-    for (size_t i = 0; i < promised; i++)
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         EXPECT(model.reached[rows[i].counter] > WANTED, "only %lu %s were reached",
                model.reached[rows[i].counter], rows[i].name);
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+        EXPECT(own[i].count > WANTED, "only %lu %s were reached", own[i].count, own[i].name);
+    EXPECT(model.contents > WANTED, "only %lu contents were checked", model.contents);
 }
 
 static void random_operations(void **state)
 {
-    static const struct {
-        const char *options;
-        uint64_t granularity, device_mib;
-    } setups[] = {
-        {"", 64 * SM_KIB, 40},
-        {"slack_permille:0,small_limit_kib:16", 64 * SM_KIB, 40},
-        {"slack_permille:0,small_limit_kib:0,lending:off", 64 * SM_KIB, 40},
-        {"max_split_size_mb:20,small_limit_kib:64", 64 * SM_KIB, 40},
-        {"roundup_power2_divisions:4,garbage_collection_threshold:0.7", 64 * SM_KIB, 40},
-        {"handle_mib:2,slack_permille:0,small_limit_kib:0", 2 * MIB, 96},
-        {"policy:expandable", 2 * MIB, 200},
-        {"policy:native,max_split_size_mb:32", 2 * MIB, 200},
+    static const struct setup setups[] = {
+        {"", 64 * SM_KIB, 40, ROUGH, SIM_STREAMS_LAG, false},
+        {"slack_permille:0,small_limit_kib:16", 64 * SM_KIB, 40, ROUGH, SIM_STREAMS_LAG, false},
+        {"slack_permille:0,small_limit_kib:0,lending:off", 64 * SM_KIB, 40, ROUGH, SIM_STREAMS_LAG, false},
+        {"max_split_size_mb:20,small_limit_kib:64", 64 * SM_KIB, 40, ROUGH, SIM_STREAMS_LAG, false},
+        {"roundup_power2_divisions:4,garbage_collection_threshold:0.7", 64 * SM_KIB, 40, ROUGH,
+         SIM_STREAMS_LAG, false},
+        {"handle_mib:2,slack_permille:0,small_limit_kib:0", 2 * MIB, 96, ROUGH, SIM_STREAMS_LAG, false},
+        {"policy:expandable", 2 * MIB, 200, ROUGH, SIM_STREAMS_LAG, false},
+        {"policy:native,max_split_size_mb:32", 2 * MIB, 200, ROUGH, SIM_STREAMS_LAG, false},
+        {"slack_permille:0,small_limit_kib:0", 64 * SM_KIB, 400, STITCHING, SIM_STREAMS_LAG, false},
+        {"slack_permille:0", 64 * SM_KIB, 150, STITCHING, SIM_STREAMS_LATE, true},
+        {"small_limit_kib:64", 256 * SM_KIB, 150, STITCHING, SIM_STREAMS_RANDOM, true},
+        {"slack_permille:0,lending:off,handle_mib:2", 256 * SM_KIB, 150, STITCHING, SIM_STREAMS_RANDOM, true},
     };
     const uint64_t count = sizeof(setups) / sizeof(setups[0]);
+    uint64_t shares = 0;
     (void)state;
     model.random.state = model.seed;
     for (uint64_t i = 0; i < count; i++)
-        run(setups[i].options, setups[i].granularity, setups[i].device_mib * MIB, model.steps / count);
+        shares += setups[i].way == STITCHING ? 2 : 1;
+    for (uint64_t i = 0; i < count; i++)
+        run(&setups[i], model.steps / shares * (setups[i].way == STITCHING ? 2 : 1));
     print_table();
     model.finished = true;
 }
@@ -526,8 +667,8 @@ static int say_where(void **state)
     (void)state;
     disarm();
     if (!model.finished)
-        print_error("model: seed %lu, options \"%s\", step %lu, %s\n", model.seed, model.setup, model.step,
-                    model.operation ? model.operation : "begin");
+        print_error("model: seed %lu, options \"%s\", step %lu, %s\n", model.seed, model.setup->options,
+                    model.step, model.operation ? model.operation : "begin");
     return 0;
 }
 
