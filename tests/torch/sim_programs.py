@@ -26,10 +26,10 @@ def physical_bytes(device=0):
     return driver.sim_physical_bytes(device)
 
 
-def graph_bytes_peak(device=0):
-    """The most bytes that graphs have owned, by the driver's count."""
+def graph_bytes(attribute, device=0):
+    """Bytes that graphs own, by the driver's count: CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT (2) or _HIGH (3)."""
     value = ctypes.c_uint64()
-    assert ctypes.CDLL("libcuda.so.1").cuDeviceGetGraphMemAttribute(device, 3, ctypes.byref(value)) == 0
+    assert ctypes.CDLL("libcuda.so.1").cuDeviceGetGraphMemAttribute(device, attribute, ctypes.byref(value)) == 0
     return value.value
 
 
@@ -211,7 +211,8 @@ def main_tour():
         "reserved_peak": torch.cuda.max_memory_reserved(),
         "allocated": torch.cuda.memory_allocated(),
         "device_bytes": physical_bytes(),
-        "graph_peak": graph_bytes_peak(),
+        "graph_bytes": graph_bytes(2),
+        "graph_peak": graph_bytes(3),
         "device_used": torch.cuda.mem_get_info()[1] - torch.cuda.mem_get_info()[0],
     }
     return result
@@ -234,6 +235,31 @@ def main_repeat():
     train(Transformer(layers=2), token_batches(3, (64, 200, 128)))
     return {"addresses": addresses, "reserved_peak": torch.cuda.max_memory_reserved(),
             "allocated": torch.cuda.memory_allocated()}
+
+
+def main_requests():
+    """Every request of a training program as PyTorch's own history has it: what, how many bytes, on which stream."""
+    torch.cuda.memory._record_memory_history(max_entries=1_000_000, stacks="python", context=None)
+    torch.manual_seed(1)
+    train(Transformer(layers=2), token_batches(4, (64, 200, 128)))
+    do_convolutions()
+    do_streams()
+    do_graphs()
+    plain = len(request_history())
+    train(Transformer(layers=2), token_batches(4, (64, 200, 128)), amp=True)
+    torch.cuda.synchronize()
+    requests = request_history()
+    return {"plain": requests[:plain], "amp": requests[plain:]}
+
+
+def request_history():
+    """Each request so far: what, bytes, and the stream by the order of first use."""
+    streams, requests = {}, []
+    for entry in torch.cuda.memory._snapshot()["device_traces"][0]:
+        if entry["action"] in ("alloc", "free_requested"):
+            stream = streams.setdefault(entry["stream"], len(streams))
+            requests.append([entry["action"], entry["size"], stream])
+    return requests
 
 
 def main_lag():
@@ -378,6 +404,8 @@ def train_sharded(rank, wrap):
         optimizer.zero_grad()
         model(torch.randn(16, 64, device=rank)).sum().backward()
         optimizer.step()
+    torch.cuda.synchronize()
+    torch._C._cuda_clearCublasWorkspaces()  # in some versions they are tensors
     return torch.cuda.memory_allocated(rank)
 
 
