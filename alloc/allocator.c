@@ -6,6 +6,7 @@
  * device keeps what is open, so that a device set up in the middle of a phase begins inside it. Protected by:
  * phase lock, then each device's heap lock. */
 #include "alloc/engine.h"
+#include "alloc/heap/view.h"
 
 seam_result sm_allocator_create(struct sm_driver *driver, const struct sm_options *options,
                                 struct sm_allocator **out, struct sm_error *error)
@@ -219,7 +220,29 @@ seam_result sm_allocator_window_close(struct sm_allocator *allocator, uint64_t w
     return SEAM_OK;
 }
 
+bool sm_allocator_stat(struct sm_allocator *allocator, int ordinal, const char *name, int64_t *value)
+{
+    struct sm_device *device = sm_allocator_seen(allocator, ordinal);
+    struct sm_lock *lock = device ? &device->heap_lock : &allocator->phase_lock;
+    bool found;
+    sm_lock_take(lock);
+    found = sm_stats_find(device ? device->stats : allocator->open_phases, name, value);
+    sm_lock_give(lock);
+    return found;
+}
+
 /* ---- checking ---- */
+
+/* Bytes of handles that are mapped in views now. */
+static uint64_t view_bytes(const struct sm_heap *heap)
+{
+    const struct sm_view *view;
+    uint64_t bytes = 0;
+    TAILQ_FOREACH(view, &heap->views, link)
+        for (uint32_t i = 0; i < view->count; i++)
+            bytes += view->entries[i].mapped ? view->entries[i].size : 0;
+    return bytes;
+}
 
 static seam_result validate_device(struct sm_device *device, struct sm_error *error)
 {
@@ -239,6 +262,7 @@ static seam_result validate_device(struct sm_device *device, struct sm_error *er
         {SM_LEVEL_handles, "handles", heap->handles},
         {SM_LEVEL_reserved_address_bytes, "reserved_address_bytes", heap->address_bytes},
         {SM_LEVEL_allocation, "allocation", heap->index.count},
+        {SM_LEVEL_view_bytes, "view_bytes", view_bytes(heap)},
     };
     for (size_t i = 0; i < sizeof(same) / sizeof(same[0]) && !result; i++) {
         int64_t told = sm_stats_level(device->stats, same[i].level, SM_KIND_ALL)->current;

@@ -24,17 +24,29 @@ static struct {
 
 static __thread struct sm_error last;
 
+/* Nobody is inside the door while the process forks, so that the child finds it whole. */
+static void close_door(void)
+{
+    sm_lock_take(&process.door);
+}
+
+static void open_door(void)
+{
+    sm_lock_give(&process.door);
+}
+
 /* Until the driver was started there is nothing that a child could not use. */
 static void become_inert(void)
 {
     if (atomic_load(&process.allocator))
         atomic_store(&process.forked, true);
+    sm_lock_give(&process.door);
 }
 
 static void prepare_once(void)
 {
     sm_lock_init(&process.door, SM_RANK_SETUP, "door");
-    pthread_atfork(NULL, NULL, become_inert);
+    pthread_atfork(close_door, open_door, become_inert);
 }
 
 static seam_result check_fork(void)
@@ -177,6 +189,15 @@ static struct sm_device *get_device(int ordinal)
     return device;
 }
 
+/* Is there such a device? Touches none. */
+static seam_result check_ordinal(const struct sm_allocator *allocator, const char *call, int ordinal)
+{
+    if (ordinal >= 0 && ordinal < allocator->device_count)
+        return SEAM_OK;
+    return sm_error_set(&last, SEAM_E_ARGUMENT, "%s: there is no device %d: the driver has devices 0 to %d",
+                        call, ordinal, allocator->device_count - 1);
+}
+
 int seam_device_count(void)
 {
     struct sm_allocator *allocator = peek();
@@ -185,10 +206,23 @@ int seam_device_count(void)
 
 /* ---- memory ---- */
 
+/* CUDA's per-thread default stream is one handle for a stream of each thread: nothing could be ordered by
+ * it. */
+static seam_result check_stream(const char *call, seam_stream stream)
+{
+    if (stream != CU_STREAM_PER_THREAD)
+        return SEAM_OK;
+    return sm_error_set(
+        &last, SEAM_E_ARGUMENT,
+        "%s: the per-thread default stream stands for many streams: name a stream of cuStreamCreate, or "
+        "NULL for the legacy default stream",
+        call);
+}
+
 void *seam_malloc(size_t size, int ordinal, seam_stream stream)
 {
     struct sm_device *device;
-    if (!size)
+    if (!size || check_stream("seam_malloc", stream))
         return NULL;
     device = get_device(ordinal);
     return device ? (void *)(uintptr_t)sm_pool_alloc(device, size, stream, &last) : NULL;
@@ -234,6 +268,8 @@ seam_result seam_free(void *block)
 seam_result seam_record_stream(void *block, seam_stream stream)
 {
     struct sm_allocator *allocator = peek();
+    if (check_stream("seam_record_stream", stream))
+        return last.code;
     for (int i = 0; allocator && i < allocator->device_count; i++) {
         struct sm_device *device = sm_allocator_seen(allocator, i);
         seam_result result = SEAM_E_POINTER;
@@ -312,11 +348,16 @@ seam_result seam_set_memory_fraction(double fraction, int ordinal)
 
 seam_result seam_memory_fraction(int ordinal, double *fraction)
 {
-    struct sm_device *device = get_device(ordinal);
-    if (!device)
+    struct sm_allocator *allocator = get();
+    struct sm_device *device;
+    if (!allocator || check_ordinal(allocator, "seam_memory_fraction", ordinal))
         return last.code;
     if (!fraction)
         return sm_error_set(&last, SEAM_E_ARGUMENT, "seam_memory_fraction: fraction is NULL");
+    *fraction = allocator->options.per_process_memory_fraction; /* of a device that nobody used yet */
+    device = sm_allocator_seen(allocator, ordinal);
+    if (!device)
+        return SEAM_OK;
     sm_lock_take(&device->heap_lock);
     *fraction = device->fraction;
     sm_lock_give(&device->heap_lock);
@@ -431,6 +472,8 @@ seam_result seam_window_close(uint64_t window)
 static size_t report(int ordinal, enum sm_emit_form form, const char *call, char *buffer, size_t capacity)
 {
     struct sm_allocator *allocator = get();
+    if (!buffer)
+        capacity = 0;
     if (capacity)
         buffer[0] = 0;
     if (!allocator)
@@ -456,17 +499,15 @@ size_t seam_stats_table(int ordinal, char *buffer, size_t capacity)
 
 seam_result seam_stat(int ordinal, const char *name, int64_t *value)
 {
-    struct sm_device *device;
+    struct sm_allocator *allocator;
     int64_t found_value = 0;
     bool found;
     if (!name || !value)
         return sm_error_set(&last, SEAM_E_ARGUMENT, "seam_stat: %s is NULL", name ? "value" : "name");
-    device = get_device(ordinal);
-    if (!device)
+    allocator = get();
+    if (!allocator || check_ordinal(allocator, "seam_stat", ordinal))
         return last.code;
-    sm_lock_take(&device->heap_lock);
-    found = sm_stats_find(device->stats, name, &found_value);
-    sm_lock_give(&device->heap_lock);
+    found = sm_allocator_stat(allocator, ordinal, name, &found_value);
     if (!found)
         return sm_error_set(&last, SEAM_E_ARGUMENT,
                             "seam_stat: there is no figure \"%s\"; docs/statistics.md lists them", name);

@@ -25,7 +25,7 @@ static bool may_bind(struct sm_device *device, const struct sm_scope *scope)
 {
     struct sm_scope *other;
     unsigned unbound = 0;
-    if (pthread_equal(scope->thread, pthread_self()))
+    if (scope->thread == sm_stats_thread_self())
         return true;
     LIST_FOREACH(other, &device->scopes, link)
         unbound += !other->filter && !other->capture;
@@ -34,28 +34,40 @@ static bool may_bind(struct sm_device *device, const struct sm_scope *scope)
 
 static bool claims(struct sm_device *device, struct sm_scope *scope, CUstream stream, cuuint64_t capture)
 {
-    if (scope->filter)
-        return scope->filter(stream, scope->context);
+    bool filtered = scope->filter && scope->filter(stream, scope->context);
     if (!capture)
-        return !scope->capture && pthread_equal(scope->thread, pthread_self());
-    if (!scope->capture && may_bind(device, scope)) {
+        return scope->filter ? filtered : !scope->capture && scope->thread == sm_stats_thread_self();
+    if (filtered || (!scope->filter && !scope->capture && may_bind(device, scope))) {
         scope->capture = capture;
         scope->pool->captured = true;
     }
-    return scope->capture == capture;
+    return scope->filter ? filtered : scope->capture == capture;
 }
 
-struct sm_pool *sm_capture_pool(struct sm_device *device, CUstream stream)
+seam_result sm_capture_pool(struct sm_device *device, CUstream stream, struct sm_pool **pool,
+                            struct sm_error *error)
 {
     struct sm_scope *scope;
     cuuint64_t capture;
+    bool open = false;
+    *pool = NULL;
     if (LIST_EMPTY(&device->scopes))
-        return NULL;
+        return SEAM_OK;
     capture = capture_of(device, stream);
-    LIST_FOREACH(scope, &device->scopes, link)
-        if (claims(device, scope, stream, capture))
-            return scope->pool;
-    return NULL;
+    LIST_FOREACH(scope, &device->scopes, link) {
+        if (claims(device, scope, stream, capture)) {
+            *pool = scope->pool;
+            return SEAM_OK;
+        }
+        open |= !scope->filter && !scope->capture;
+    }
+    if (capture && open)
+        return sm_error_set(
+            error, SEAM_E_STATE,
+            "device %d: several pools are being filled, and nothing says which one capture %llu belongs to: "
+            "begin each from the thread that captures, or with a filter",
+            device->ordinal, (unsigned long long)capture);
+    return SEAM_OK;
 }
 
 static struct sm_pool *find_pool(struct sm_device *device, seam_pool_id id)
@@ -98,8 +110,8 @@ seam_result sm_capture_begin(struct sm_device *device, seam_pool_id id, seam_poo
             LIST_INSERT_HEAD(&device->pools, pool, link);
         }
         pool->uses++;
-        *scope =
-            (struct sm_scope){.pool = pool, .filter = filter, .context = context, .thread = pthread_self()};
+        *scope = (struct sm_scope){
+            .pool = pool, .filter = filter, .context = context, .thread = sm_stats_thread_self()};
         LIST_INSERT_HEAD(&device->scopes, scope, link);
         scope = NULL;
     }

@@ -22,9 +22,14 @@ bool sm_fence_add(struct sm_device *device, struct sm_block *block, struct sm_st
     fence = sm_slab_take(&device->heap.fences);
     if (!fence)
         return false;
-    *fence = (struct sm_fence){.next = block->fence, .stream = stream, .block = block};
-    block->fence = fence;
+    sm_fence_set(block, stream, fence);
     return true;
+}
+
+void sm_fence_set(struct sm_block *block, struct sm_stream *stream, struct sm_fence *record)
+{
+    *record = (struct sm_fence){.next = block->fence, .stream = stream, .block = block};
+    block->fence = record;
 }
 
 /* A free event, or NULL. The heap lock is given up while the driver makes one. */
@@ -77,8 +82,14 @@ static bool record_one(struct sm_device *device, struct sm_fence *fence)
     struct sm_spare_event *spare = event_take(device);
     CUresult code = CUDA_ERROR_UNKNOWN;
     if (spare) {
+        CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
         sm_lock_give(&device->heap_lock);
-        code = SM_CALL(driver, cuEventRecord, spare->event, stream->stream);
+        code = SM_CALL(driver, cuStreamIsCapturing, stream->stream, &status);
+        /* Recorded in a capture, the event would belong to the graph. */
+        if (code == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE)
+            code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        if (code == CUDA_SUCCESS)
+            code = SM_CALL(driver, cuEventRecord, spare->event, stream->stream);
         sm_lock_take(&device->heap_lock);
     }
     if (code == CUDA_SUCCESS) {
@@ -91,7 +102,8 @@ static bool record_one(struct sm_device *device, struct sm_fence *fence)
         return true;
     }
     if (spare) {
-        sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
+        sm_stats_count(device->stats, SM_COUNTER_driver_errors,
+                       code != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         event_give(device, spare);
     }
     queue_unrecorded(device, fence);
@@ -189,6 +201,29 @@ void sm_fence_poll(struct sm_device *device)
     sm_device_leave(device, &visit);
 }
 
+/* Between two looks at what waits. */
+#define PAUSE_NS_MIN 20000
+#define PAUSE_NS_MAX 1000000
+
+bool sm_fence_wait_any(struct sm_device *device)
+{
+    int64_t end = sm_clock_ns() + (int64_t)device->options.patience_ms * 1000000;
+    long pause = PAUSE_NS_MIN;
+    for (;;) {
+        sm_lock_take(&device->heap_lock);
+        uint64_t before = device->pending;
+        bool waits = !TAILQ_EMPTY(&device->waiting) && !sm_capture_running(device);
+        sm_fence_poll(device);
+        bool passed = device->pending < before;
+        sm_stats_count(device->stats, SM_COUNTER_event_waits, passed);
+        sm_lock_give(&device->heap_lock);
+        if (passed || !waits || sm_clock_ns() >= end)
+            return passed;
+        nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
+        pause = pause * 2 < PAUSE_NS_MAX ? pause * 2 : PAUSE_NS_MAX;
+    }
+}
+
 /* The fence whose event was recorded first of all that wait; NULL if none. Heap lock held. */
 static struct sm_fence *oldest(struct sm_device *device)
 {
@@ -232,10 +267,21 @@ bool sm_fence_wait_one(struct sm_device *device)
     return code == CUDA_SUCCESS && passed;
 }
 
+/* Everything queued up to `until` has passed: the whole device has done its work. Heap lock held. */
+static void pass_until(struct sm_device *device, struct sm_fence_queue *queue, uint64_t until)
+{
+    struct sm_fence *fence, *next;
+    for (fence = TAILQ_FIRST(queue); fence; fence = next) {
+        next = TAILQ_NEXT(fence, waiting);
+        if (fence->serial <= until)
+            pass(device, fence);
+    }
+}
+
 bool sm_fence_wait_all(struct sm_device *device)
 {
     struct sm_driver *driver = device->allocator->driver;
-    struct sm_fence *fence, *next;
+    struct sm_stream *stream, *next;
     uint64_t until;
     bool capturing;
     CUresult code;
@@ -248,10 +294,11 @@ bool sm_fence_wait_all(struct sm_device *device)
     code = SM_CALL(driver, cuCtxSynchronize, );
     sm_lock_take(&device->heap_lock);
     sm_stats_count(device->stats, code ? SM_COUNTER_driver_errors : SM_COUNTER_num_sync_all_streams, 1);
-    for (fence = TAILQ_FIRST(&device->unrecorded); !code && fence; fence = next) {
-        next = TAILQ_NEXT(fence, waiting);
-        if (fence->serial <= until)
-            pass(device, fence);
+    if (code == CUDA_SUCCESS)
+        pass_until(device, &device->unrecorded, until);
+    for (stream = TAILQ_FIRST(&device->waiting); stream && code == CUDA_SUCCESS; stream = next) {
+        next = TAILQ_NEXT(stream, waits); /* passing its last fence takes the stream off the list */
+        pass_until(device, &stream->waiting, until);
     }
     sm_fence_poll(device);
     sm_lock_give(&device->heap_lock);

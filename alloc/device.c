@@ -236,7 +236,7 @@ void sm_device_destroy(struct sm_device *device)
         (void)SM_CALL(device->allocator->driver, cuCtxSynchronize, );
         sm_fence_teardown(device);
         sm_stitch_teardown(device);
-        sm_grow_teardown(device);
+        sm_trim_teardown(device);
         if (entered)
             sm_device_leave(device, &visit);
         (void)SM_CALL(device->allocator->driver, cuDevicePrimaryCtxRelease, device->device);

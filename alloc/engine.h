@@ -58,7 +58,7 @@ struct sm_scope {
     struct sm_pool *pool;
     seam_pool_filter filter; /* NULL: capturing streams and the thread that began it */
     void *context;
-    pthread_t thread;
+    uint64_t thread;    /* never given twice, unlike a pthread_t */
     cuuint64_t capture; /* id of the capture that was bound to it; 0: none yet */
     LIST_ENTRY(sm_scope) link;
 };
@@ -150,6 +150,9 @@ seam_result sm_allocator_window_open(struct sm_allocator *allocator, const char 
                                      struct sm_error *error);
 seam_result sm_allocator_window_close(struct sm_allocator *allocator, uint64_t window,
                                       struct sm_error *error);
+/* One figure by name; of a device that nobody used yet it is 0, and the device stays untouched. Returns:
+ * false for no figure. */
+bool sm_allocator_stat(struct sm_allocator *allocator, int ordinal, const char *name, int64_t *value);
 seam_result sm_allocator_validate(struct sm_allocator *allocator, struct sm_error *error);
 
 /* ---- device.c ---- */
@@ -249,7 +252,7 @@ void sm_release_lost(struct sm_device *device);
  * Context entered. Returns: SEAM_OK and *created, or SEAM_E_HOST_OOM. */
 seam_result sm_grow_try(struct sm_device *device, bool *created, struct sm_error *error);
 /* Unmaps, releases and frees everything, live or not; nobody else is inside. */
-void sm_grow_teardown(struct sm_device *device);
+void sm_trim_teardown(struct sm_device *device);
 /* New memory of exactly `bytes` in the request's home, apart from its free neighbours.
  * Requires: as sm_grow. Returns: SEAM_OK and *piece, LENT to nobody yet; else as sm_grow. */
 seam_result sm_grow_piece(struct sm_request *request, uint64_t bytes, struct sm_block **piece,
@@ -265,6 +268,8 @@ bool sm_stream_is_done(struct sm_device *device, struct sm_stream *stream, uint6
 enum sm_kind sm_home_kind(const struct sm_home *home);
 /* Handles mapped at home came (+) or went (-): plain allocations are none. Heap lock held. */
 void sm_count_mapped(struct sm_device *device, int64_t bytes, int64_t handles);
+/* Does something that the driver refused to unmap lie in [address, address + bytes)? Memory lock held. */
+bool sm_is_blocked(const struct sm_device *device, uint64_t address, uint64_t bytes);
 /* One more driver error. Heap lock not held. */
 void sm_note_error(struct sm_device *device);
 /* The driver did not take a handle back: unmapped unless address says where it still is. Memory lock held,
@@ -301,14 +306,21 @@ void sm_stitch_teardown(struct sm_device *device);
 
 /* Adds a stream to a LIVE block's fence; heap lock held. Returns: false when out of host memory. */
 bool sm_fence_add(struct sm_device *device, struct sm_block *block, struct sm_stream *stream);
+/* The same with a record that was taken from device->heap.fences before; the stream is not in the fence yet.
+ * */
+void sm_fence_set(struct sm_block *block, struct sm_stream *stream, struct sm_fence *record);
 /* The block was just made PENDING: records an event for each entry of its fence. Heap lock held at entry and
  * exit, not over the driver calls. Entries without an event wait in device->unrecorded. Never fails. */
 void sm_fence_record(struct sm_device *device, struct sm_block *block);
 /* Completes every block whose fence has passed; heap lock held at entry and exit, given up between when an
  * event must be recorded. Cheap when nothing waits. */
 void sm_fence_poll(struct sm_device *device);
-/* Waits for the oldest waiting fence of any stream and completes what has passed. Requires: memory lock held,
- * heap lock not. Returns: false when nothing waits, or the wait changed nothing. */
+/* Waits, for a fraction of a second, until the fence of any block has passed, and completes it: a stuck
+ * stream holds nobody up. Requires: memory lock held, heap lock not. Returns: true when a block became free.
+ */
+bool sm_fence_wait_any(struct sm_device *device);
+/* Waits for the fence that was recorded first of all that wait, however long, and completes what has passed.
+ * Requires: as above. Returns: false when nothing waits, or the driver does not answer for it. */
 bool sm_fence_wait_one(struct sm_device *device);
 /* Waits until the device has done everything, and completes all fences. Requires: as above. Returns: false
  * when the driver refused. */
@@ -318,8 +330,10 @@ void sm_fence_teardown(struct sm_device *device);
 
 /* ---- capture.c: private pools ---- */
 
-/* The pool that a request on this stream belongs to; NULL: the default pool. Heap lock held. */
-struct sm_pool *sm_capture_pool(struct sm_device *device, CUstream stream);
+/* The pool that a request on this stream belongs to; NULL: the default pool. Heap lock held.
+ * Returns: SEAM_OK, or SEAM_E_STATE when a captured stream could belong to several pools. */
+seam_result sm_capture_pool(struct sm_device *device, CUstream stream, struct sm_pool **pool,
+                            struct sm_error *error);
 seam_result sm_capture_begin(struct sm_device *device, seam_pool_id id, seam_pool_filter filter,
                              void *context, struct sm_error *error);
 seam_result sm_capture_end(struct sm_device *device, seam_pool_id id, struct sm_error *error);

@@ -80,7 +80,7 @@ static seam_result add_extent(struct sm_device *device, struct sm_home *home, ui
     uint64_t size = extent_size(device, home, need);
     CUdeviceptr base = 0;
     CUresult code = CUDA_ERROR_OUT_OF_MEMORY;
-    struct sm_extent *extent;
+    bool ready;
     char text[160];
     if (!size)
         return sm_error_set(
@@ -89,26 +89,29 @@ static seam_result add_extent(struct sm_device *device, struct sm_home *home, ui
             "reserved)",
             device->ordinal, need, atomic_load(&device->allocator->address_bytes),
             device->options.address_limit);
+    sm_lock_take(&device->heap_lock);
+    ready = sm_extent_ready(&device->heap, 0, 0);
+    sm_lock_give(&device->heap_lock);
+    if (!ready)
+        return sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the record of an address range");
     for (;; size = sm_max(need, sm_align_up(size / 2, device->granularity))) {
         code = SM_CALL(driver, cuMemAddressReserve, &base, size, 0, 0, 0);
         if (code == CUDA_SUCCESS || size == need)
             break;
         sm_note_error(device);
     }
-    if (code != CUDA_SUCCESS) {
-        sm_note_error(device);
+    sm_lock_take(&device->heap_lock);
+    if (code == CUDA_SUCCESS) {
+        (void)sm_extent_add(home, base, size); /* made ready above */
+        sm_stats_move(device->stats, SM_LEVEL_reserved_address_bytes, SM_KIND_ALL, (int64_t)size);
+    } else {
+        sm_extent_unready(&device->heap);
+        sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
+    }
+    sm_lock_give(&device->heap_lock);
+    if (code != CUDA_SUCCESS)
         return sm_error_set(error, SEAM_E_DEVICE_OOM, "device %d: no address space for %lu bytes: %s",
                             device->ordinal, size, sm_driver_text(driver, code, text, sizeof(text)));
-    }
-    sm_lock_take(&device->heap_lock);
-    extent = sm_extent_add(home, base, size);
-    if (extent)
-        sm_stats_move(device->stats, SM_LEVEL_reserved_address_bytes, SM_KIND_ALL, (int64_t)size);
-    sm_lock_give(&device->heap_lock);
-    if (!extent) {
-        (void)SM_CALL(driver, cuMemAddressFree, base, size);
-        return sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the record of an address range");
-    }
     atomic_fetch_add(&device->allocator->address_bytes, size);
     return SEAM_OK;
 }
@@ -255,15 +258,6 @@ static bool exceeds_limit(struct sm_device *device, uint64_t bytes, struct sm_sh
     return true;
 }
 
-/* Does something that the driver refused to unmap lie in [address, address + bytes)? */
-static bool is_blocked(const struct sm_device *device, uint64_t address, uint64_t bytes)
-{
-    for (const struct sm_lost_handle *lost = device->lost; lost; lost = lost->next)
-        if (lost->address && lost->address < address + bytes && address < lost->address + lost->size)
-            return true;
-    return false;
-}
-
 /* One attempt with this many bytes. */
 static seam_result attempt(const struct sm_request *request, const struct plan *plan, uint64_t bytes,
                            struct batch *batch, struct sm_block **block, struct sm_shortage *shortage,
@@ -276,7 +270,7 @@ static seam_result attempt(const struct sm_request *request, const struct plan *
     if (exceeds_limit(device, bytes, shortage, error))
         return SEAM_E_LIMIT;
     sm_release_lost(device);
-    if (is_blocked(device, plan->address, bytes)) {
+    if (sm_is_blocked(device, plan->address, bytes)) {
         sm_note_error(device);
         return sm_error_set(
             error, SEAM_E_DEVICE,
@@ -328,14 +322,15 @@ static seam_result find_place(struct sm_request *request, struct plan *plan, str
     sm_lock_take(&device->heap_lock);
     found = make_plan(request, plan);
     sm_lock_give(&device->heap_lock);
-    (void)SM_CHECK(found);
+    if (!SM_CHECK(found))
+        return sm_error_set(error, SEAM_E_STATE, "device %d: a new range of %lu bytes has no room for them",
+                            device->ordinal, need);
     return SEAM_OK;
 }
 
 seam_result sm_grow_piece(struct sm_request *request, uint64_t bytes, struct sm_block **piece,
                           struct sm_shortage *shortage, struct sm_error *error)
 {
-    struct sm_device *device = request->device;
     struct sm_request bare = *request;
     struct batch batch;
     struct plan plan;
@@ -345,7 +340,6 @@ seam_result sm_grow_piece(struct sm_request *request, uint64_t bytes, struct sm_
     result = find_place(&bare, &plan, shortage, error);
     if (!result)
         result = attempt(&bare, &plan, plan.least, &batch, piece, shortage, error);
-    (void)device;
     return result;
 }
 
@@ -362,12 +356,11 @@ static struct sm_block *hit(struct sm_request *request)
 }
 
 /* PyTorch's expandable segments take a free range that best fit refused (split limit) when it begins a run.
- * Heap lock held. */
+ * Heap lock held, one record prepared. NULL when it was taken meanwhile. */
 static struct sm_block *take_before(struct sm_request *request, const struct plan *plan)
 {
     struct sm_block *range = plan->gap->prev;
-    if (!range || range->state != SM_BLOCK_FREE || range->size < request->size ||
-        !sm_heap_prepare(&request->device->heap, 1))
+    if (!range || range->state != SM_BLOCK_FREE || range->size < request->size)
         return NULL;
     sm_block_take(range, request->size, request->requested, true);
     return range;
@@ -408,11 +401,13 @@ static seam_result grow_home(struct sm_request *request, struct sm_block **block
         return result;
     if (!plan.state.missing) {
         sm_lock_take(&device->heap_lock);
-        *block = take_before(request, &plan);
+        bool ready = sm_heap_prepare(&device->heap, 1);
+        *block = ready ? take_before(request, &plan) : NULL;
         if (*block)
             sm_pool_count(request, *block);
         sm_lock_give(&device->heap_lock);
-        return SEAM_OK;
+        return ready ? SEAM_OK
+                     : sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the record of a block");
     }
     if (sm_stitch_applies(request)) {
         result = join(request, &plan, block, shortage, error);
@@ -436,38 +431,29 @@ static seam_result grow_home(struct sm_request *request, struct sm_block **block
 
 /* ---- plain segments ---- */
 
-/* The records of a segment; heap lock held. NULL when out of host memory. */
-static struct sm_extent *add_segment(struct sm_request *request, CUdeviceptr base, uint64_t bytes)
-{
-    struct sm_extent *extent;
-    if (!sm_heap_prepare(&request->device->heap, PUBLISH_RECORDS + 1))
-        return NULL;
-    extent = sm_extent_add_plain(request->home, base, bytes);
-    if (extent && sm_extent_prepare(extent, base + bytes, 1))
-        return extent;
-    if (extent)
-        sm_extent_remove(extent);
-    return NULL;
-}
-
-/* The driver gave a segment: makes it known and serves the request from it. Returns: NULL when out of host
- * memory. */
+/* The driver gave a segment, whose records were made ready: serves the request from it. */
 static struct sm_block *publish_segment(struct sm_request *request, CUdeviceptr base, uint64_t bytes)
 {
     struct sm_device *device = request->device;
     struct batch batch = {.count = 1, .sizes = {bytes}, .names = {base}};
     struct plan plan = {.address = base, .apart = true};
-    struct sm_block *block = NULL;
-    struct sm_extent *extent;
-    sm_lock_take(&device->heap_lock);
-    extent = add_segment(request, base, bytes);
-    if (extent) {
-        plan.gap = extent->first;
-        block = publish(request, &plan, &batch, bytes);
-        sm_pool_count(request, block);
-    }
-    sm_lock_give(&device->heap_lock);
+    struct sm_block *block;
+    sm_heap_redeem(&device->heap, PUBLISH_RECORDS);
+    plan.gap = sm_extent_add_plain(request->home, base, bytes)->first;
+    block = publish(request, &plan, &batch, bytes);
+    sm_pool_count(request, block);
     return block;
+}
+
+/* Everything that a segment needs of host memory. Heap lock held. */
+static bool ready_segment(struct sm_heap *heap, uint64_t bytes)
+{
+    if (!sm_heap_promise(heap, PUBLISH_RECORDS))
+        return false;
+    if (sm_extent_ready(heap, bytes, 1))
+        return true;
+    sm_heap_redeem(heap, PUBLISH_RECORDS);
+    return false;
 }
 
 /* A segment for the request, as PyTorch's native allocator gets it: a plain allocation that joins with
@@ -484,20 +470,28 @@ static seam_result grow_segment(struct sm_request *request, struct sm_block **bl
     shortage->bytes = bytes;
     if (exceeds_limit(device, bytes, shortage, error))
         return SEAM_E_LIMIT;
+    sm_lock_take(&device->heap_lock);
+    bool ready = ready_segment(&device->heap, bytes);
+    sm_lock_give(&device->heap_lock);
+    if (!ready)
+        return sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the record of a segment of %lu bytes",
+                            bytes);
     code = SM_CALL(driver, cuMemAlloc, &base, bytes);
-    if (code != CUDA_SUCCESS) {
-        sm_note_error(device);
-        shortage->obstacle = SM_OBSTACLE_DEVICE;
-        return sm_error_set(error, code == CUDA_ERROR_OUT_OF_MEMORY ? SEAM_E_DEVICE_OOM : SEAM_E_DEVICE,
-                            "device %d: cuMemAlloc of %lu bytes: %s", device->ordinal, bytes,
-                            sm_driver_text(driver, code, text, sizeof(text)));
+    sm_lock_take(&device->heap_lock);
+    if (code == CUDA_SUCCESS) {
+        *block = publish_segment(request, base, bytes);
+    } else {
+        sm_extent_unready(&device->heap);
+        sm_heap_redeem(&device->heap, PUBLISH_RECORDS);
+        sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
     }
-    *block = publish_segment(request, base, bytes);
-    if (*block)
+    sm_lock_give(&device->heap_lock);
+    if (code == CUDA_SUCCESS)
         return SEAM_OK;
-    (void)SM_CALL(driver, cuMemFree, base);
-    return sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the record of a segment of %lu bytes",
-                        bytes);
+    shortage->obstacle = SM_OBSTACLE_DEVICE;
+    return sm_error_set(error, code == CUDA_ERROR_OUT_OF_MEMORY ? SEAM_E_DEVICE_OOM : SEAM_E_DEVICE,
+                        "device %d: cuMemAlloc of %lu bytes: %s", device->ordinal, bytes,
+                        sm_driver_text(driver, code, text, sizeof(text)));
 }
 
 seam_result sm_grow(struct sm_request *request, struct sm_block **block, struct sm_shortage *shortage,

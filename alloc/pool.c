@@ -47,7 +47,9 @@ static seam_result locate(struct sm_request *request, CUstream stream, struct sm
 {
     struct sm_device *device = request->device;
     bool small_class = sm_fit_is_small(&device->options, request->size);
-    request->pool = sm_capture_pool(device, stream);
+    seam_result result = sm_capture_pool(device, stream, &request->pool, error);
+    if (result)
+        return result;
     request->stream = sm_device_stream(device, stream);
     if (request->stream)
         request->home = sm_device_home(device, request->stream, request->pool, small_class);

@@ -2,19 +2,32 @@
 /* reclaim: when no free range serves a request: growth, and if that fails the ladder. The only file that
  * retries.
  *
- *   1 grow            new handles, exactly what is missing if more is refused
- *   2 trim, idle      give back free handles whose stream is known to be done; grow
- *   3 wait, one       for the pending block that has waited longest, then look again; until nothing waits
- *   4 trim, wait      give back every free handle, waiting for its stream; grow
- *   5 wait, all       for the whole device: fences that have no event, streams that are gone; trim; grow
- * The order puts what costs nobody anything first: a stream that is stuck is waited for only when everything
- * else has failed. Each step gives back no more than is missing, as far as that can be known. Limit and
- * fraction are checked before the driver is asked, and climb the same ladder. Protected by: memory lock, held
- * throughout; hits of others go on. */
+ *   1 grow         new handles, exactly what is missing if more is refused
+ *   2 trim, need   free handles of streams that are done, as many as are missing; grow
+ *   3 wait, any    for a while (patience_ms) for whichever pending block comes free first; grow; until none
+ *                  does
+ *   4 trim, idle   all free handles of streams that are done; grow
+ *   5 wait, one    for the pending block that has waited longest, however long; grow; until nothing waits
+ *   6 trim, wait   all free handles, waiting for their streams; grow
+ *   7 wait, all    for the whole device: fences without an event, streams that are gone; trim; grow
+ *
+ * The order puts what costs nobody anything first: steps 1 to 4 never wait for a stream that is stuck. A trim
+ * gives back no more than is missing, as far as that can be known, though it unmaps views to get at it. Limit
+ * and fraction are checked before the driver is asked, and climb the same ladder.
+ *
+ * Protected by: memory lock, held throughout; hits of others go on. */
 #include "alloc/engine.h"
 #include "base/align.h"
 
-enum step { STEP_TRIM_IDLE, STEP_WAIT_ONE, STEP_TRIM_WAIT, STEP_WAIT_ALL, STEP_COUNT };
+enum step {
+    STEP_TRIM_NEED,
+    STEP_WAIT_ANY,
+    STEP_TRIM_IDLE,
+    STEP_WAIT_ONE,
+    STEP_TRIM_WAIT,
+    STEP_WAIT_ALL,
+    STEP_COUNT
+};
 
 /* How much must go back before the growth that failed can succeed. */
 static uint64_t shortfall(struct sm_device *device, const struct sm_shortage *shortage)
@@ -35,8 +48,12 @@ static bool take_step(struct sm_request *request, enum step step, const struct s
     struct sm_device *device = request->device;
     uint64_t bytes = shortfall(device, shortage);
     switch (step) {
-    case STEP_TRIM_IDLE:
+    case STEP_TRIM_NEED:
         return sm_trim(device, bytes, SM_TRIM_IDLE_ONLY, request->home) > 0;
+    case STEP_WAIT_ANY:
+        return sm_fence_wait_any(device);
+    case STEP_TRIM_IDLE:
+        return sm_trim(device, UINT64_MAX, SM_TRIM_IDLE_ONLY, request->home) > 0;
     case STEP_WAIT_ONE:
         return sm_fence_wait_one(device);
     case STEP_TRIM_WAIT:
@@ -60,12 +77,12 @@ static seam_result descend(struct sm_request *request, struct sm_block **block, 
         sm_lock_give(&device->heap_lock);
         result = sm_grow(request, block, shortage, error);
         /* Waits are repeated until nothing waits; the others have done what they can in one go. */
-        step += step != STEP_WAIT_ONE;
+        step += step != STEP_WAIT_ANY && step != STEP_WAIT_ONE;
     }
     return result;
 }
 
-/* Before reserved passes threshold x limit, memory that nobody has used goes first. */
+/* Before reserved passes threshold x limit, free memory goes back first, as far as its streams are done. */
 static void collect_garbage(struct sm_request *request)
 {
     struct sm_device *device = request->device;

@@ -108,14 +108,16 @@ static void collect_calls(struct sm_driver *driver, struct sm_call_stat calls[SM
         };
 }
 
-static void emit_device(struct sm_device *device, const char *settings, struct sm_emit *emit)
+static void emit_device(struct sm_device *device, struct sm_emit *emit)
 {
+    char settings[4096];
     struct sm_call_stat calls[SM_CALL_COUNT];
     struct picture now = look(device);
     collect_calls(device->allocator->driver, calls);
+    sm_options_format(&device->options, settings, sizeof(settings));
     struct sm_report_facts facts = {
         .device_name = device->name,
-        .policy = "stitch",
+        .policy = sm_options_policy_name(device->options.policy),
         .settings = settings,
         .host_memory_source = sm_hostmem_source(),
         .device_bytes = device->total_bytes,
@@ -145,13 +147,13 @@ size_t sm_report(struct sm_allocator *allocator, int ordinal, enum sm_emit_form 
     sm_emit_string(&emit, "format", "seamalloc.stats");
     sm_emit_int(&emit, "version", 1, SM_UNIT_COUNT);
     sm_emit_string(&emit, "library_version", seam_version());
-    sm_emit_string(&emit, "policy", "stitch");
+    sm_emit_string(&emit, "policy", sm_options_policy_name(allocator->options.policy));
     sm_emit_string(&emit, "settings", settings);
     sm_emit_array_open(&emit, "devices");
     for (int i = 0; i < allocator->device_count; i++) {
         struct sm_device *device = sm_allocator_seen(allocator, i);
         if (device && (ordinal < 0 || ordinal == i))
-            emit_device(device, settings, &emit);
+            emit_device(device, &emit);
     }
     sm_emit_array_close(&emit);
     sm_emit_object_close(&emit);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stitch: one block from free memory of several places.
  *
- * 1. Holes: free ranges of at least half a granule in the large homes that may lend: the request's own, and
- * those of streams that are known to be done with everything they were given.
- * 2. Middles: whole handles of the holes with the most of them, until the request is covered.
- * 3. Ends: the first piece may begin inside a handle, if it ends with it; the last may end inside one; the
- * two may not share a handle, as a view holds a handle once.
- * 4. Growth: exactly what is still missing, as new memory at home.
- * 5. View: a fresh range of addresses; each handle the pieces touch is mapped into it whole, then access in
- * one call.
- * 6. Block: the pieces are LENT, the block lies in the view, and the view is kept after it.
+ *   1 holes    free ranges of at least half a granule in the large homes that may lend: the request's own,
+ *              and those of streams that are known to be done with everything they were given
+ *   2 middles  whole handles of the holes with the most of them, until the request is covered
+ *   3 ends     the first piece may begin inside a handle, if it ends with it; the last may end inside one;
+ *              the two may not share a handle, as a view holds a handle once
+ *   4 growth   exactly what is still missing, as new memory at home
+ *   5 view     a fresh range of addresses; each handle the pieces touch is mapped into it whole, then access
+ *              in one call
+ *   6 block    the pieces are LENT, the block lies in the view, and the view is kept after it
  *
  * Pieces are lent before the heap lock is given up for the driver, so that nobody takes them; a refused call
  * gives them back and undoes the view.
@@ -131,15 +131,17 @@ static bool is_foreign(const struct sm_request *request, const struct sm_block *
     return false;
 }
 
-/* A LIVE block in hand: whose it is. A fence record was prepared. */
-static void sign(struct sm_request *request, struct sm_block *block)
+/* A LIVE block in hand: whose it is. `record` is used when its memory is another stream's, and given back
+ * otherwise. */
+static void sign(struct sm_request *request, struct sm_block *block, struct sm_fence *record)
 {
     struct sm_device *device = request->device;
     block->stream = request->stream;
-    if (!is_foreign(request, block))
+    if (!is_foreign(request, block)) {
+        sm_slab_give(&device->heap.fences, record);
         return;
-    if (!sm_fence_add(device, block, request->stream))
-        (void)SM_CHECK(!"a fence record was prepared");
+    }
+    sm_fence_set(block, request->stream, record);
     sm_stats_count(device->stats, SM_COUNTER_borrows, 1);
 }
 
@@ -155,10 +157,13 @@ struct sm_block *sm_stitch_borrow(struct sm_request *request)
         if (block && (!best || sm_free_order(block, best) < 0))
             best = block;
     }
-    if (!best || !sm_heap_prepare(&device->heap, 1) || !sm_slab_reserve(&device->heap.fences, 1))
+    if (!best || !sm_heap_prepare(&device->heap, 1))
+        return NULL;
+    struct sm_fence *record = sm_slab_take(&device->heap.fences);
+    if (!record)
         return NULL;
     sm_block_take(best, request->size, request->requested, true);
-    sign(request, best);
+    sign(request, best, record);
     return best;
 }
 
@@ -169,10 +174,13 @@ struct sm_block *sm_stitch_reuse(struct sm_request *request)
     struct sm_run run;
     if (!sm_view_find_run(heap, request->size, VIEWS_TRIED, may_lend, request, &run))
         return NULL;
-    if (!sm_heap_prepare(heap, sm_view_records(run.view->count)) || !sm_slab_reserve(&heap->fences, 1))
+    if (!sm_heap_prepare(heap, sm_view_records(run.view->count)))
+        return NULL;
+    struct sm_fence *record = sm_slab_take(&heap->fences);
+    if (!record)
         return NULL;
     block = sm_view_take(&run, request->size, request->requested);
-    sign(request, block);
+    sign(request, block, record);
     return block;
 }
 
@@ -596,7 +604,8 @@ static seam_result map_view(struct sm_device *device, struct sm_view *view, stru
 #define DRAFT_RECORDS (2 * PIECES_MAX + 3)
 
 /* The view stands: the pieces become the block. Heap lock held. */
-static struct sm_block *make_block(struct sm_request *request, struct sm_view *view, struct lent *lent)
+static struct sm_block *make_block(struct sm_request *request, struct sm_view *view, struct lent *lent,
+                                   struct sm_fence *record)
 {
     struct sm_device *device = request->device;
     const struct sm_block *head = lent->blocks[0];
@@ -607,7 +616,7 @@ static struct sm_block *make_block(struct sm_request *request, struct sm_view *v
     view->closed = false;
     view->whole = true;
     block = sm_view_take_pieces(view, offset, request->size, request->requested, lent->blocks[0]);
-    sign(request, block);
+    sign(request, block, record);
     sm_stats_count(device->stats, SM_COUNTER_stitches, 1);
     sm_stats_count(device->stats, SM_COUNTER_pieces, lent->count);
     sm_pool_count(request, block);
@@ -623,7 +632,7 @@ static seam_result begin(struct sm_request *request, uint64_t plain, struct draf
     sm_lock_take(&request->device->heap_lock);
     make_draft(request, draft);
     *worth = draft->missing < plain && draft->piece_count > 0;
-    if (*worth && (!sm_slab_reserve(&heap->fences, 1) || !sm_heap_promise(heap, DRAFT_RECORDS)))
+    if (*worth && !sm_heap_promise(heap, DRAFT_RECORDS))
         result = sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the pieces of a block of %lu bytes",
                               request->size);
     else if (*worth)
@@ -681,8 +690,8 @@ seam_result sm_stitch(struct sm_request *request, uint64_t plain, struct sm_bloc
     }
     sm_lock_take(&device->heap_lock);
     sm_heap_redeem(&device->heap, DRAFT_RECORDS);
-    /* Others may have used up the fence record while the driver worked; the view is right all the same. */
-    if (!result && !sm_slab_reserve(&device->heap.fences, 1)) {
+    struct sm_fence *record = result ? NULL : sm_slab_take(&device->heap.fences);
+    if (!result && !record) { /* the view is right all the same */
         result = sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the fence of a block of %lu bytes",
                               request->size);
         view->closed = false;
@@ -691,7 +700,7 @@ seam_result sm_stitch(struct sm_request *request, uint64_t plain, struct sm_bloc
     if (result)
         give_back(&lent);
     else
-        *block = make_block(request, view, &lent);
+        *block = make_block(request, view, &lent, record);
     sm_device_tell(device);
     uint64_t most = sm_max(VIEWS_SPARED, VIEWS_FACTOR * device->heap.handles);
     sm_lock_give(&device->heap_lock);

@@ -70,6 +70,13 @@ void sm_release_lost(struct sm_device *device)
 {
     struct sm_driver *driver = device->allocator->driver;
     struct sm_lost_handle **at = &device->lost;
+    if (!device->lost)
+        return;
+    sm_lock_take(&device->heap_lock);
+    bool capturing = sm_capture_running(device);
+    sm_lock_give(&device->heap_lock);
+    if (capturing)
+        return;
     while (*at) {
         struct sm_lost_handle *lost = *at;
         if (lost->address && SM_CALL(driver, cuMemUnmap, lost->address, lost->size) == CUDA_SUCCESS) {
@@ -91,13 +98,23 @@ void sm_release_lost(struct sm_device *device)
 
 /* ---- address space ---- */
 
+bool sm_is_blocked(const struct sm_device *device, uint64_t address, uint64_t bytes)
+{
+    for (const struct sm_lost_handle *lost = device->lost; lost; lost = lost->next)
+        if (lost->address && lost->address < address + bytes && address < lost->address + lost->size)
+            return true;
+    return false;
+}
+
+/* An extent without memory that the driver was not asked for in vain already. Heap lock held. */
 static struct sm_extent *empty_extent(struct sm_device *device)
 {
     struct sm_home *home;
     struct sm_extent *extent;
     LIST_FOREACH(home, &device->heap.homes, link)
         TAILQ_FOREACH(extent, &home->extents, link)
-            if (!extent->mapped)
+            if (!extent->mapped && extent->refused != device->trim_serial &&
+                !sm_is_blocked(device, extent->base, extent->size))
                 return extent;
     return NULL;
 }
@@ -105,11 +122,12 @@ static struct sm_extent *empty_extent(struct sm_device *device)
 void sm_trim_addresses(struct sm_device *device)
 {
     struct sm_driver *driver = device->allocator->driver;
+    device->trim_serial++;
     sm_lock_take(&device->heap_lock);
     for (;;) {
         struct sm_extent *extent = empty_extent(device);
         CUresult code;
-        if (!extent || device->lost)
+        if (!extent)
             break;
         if (extent->plain) {
             sm_extent_remove(extent);
@@ -120,7 +138,8 @@ void sm_trim_addresses(struct sm_device *device)
         sm_lock_take(&device->heap_lock);
         if (code != CUDA_SUCCESS) {
             sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
-            break;
+            extent->refused = device->trim_serial;
+            continue;
         }
         atomic_fetch_sub(&device->allocator->address_bytes, extent->size);
         sm_stats_move(device->stats, SM_LEVEL_reserved_address_bytes, SM_KIND_ALL, -(int64_t)extent->size);
@@ -147,7 +166,7 @@ bool sm_stream_is_done(struct sm_device *device, struct sm_stream *stream, uint6
         code = wait == SM_TRIM_WAIT ? SM_CALL(driver, cuCtxSynchronize, ) : CUDA_ERROR_NOT_READY;
     sm_lock_take(&device->heap_lock);
     if (code == CUDA_SUCCESS)
-        stream->done = sm_max(stream->done, freed);
+        stream->done = sm_max(stream->done, sm_min(freed, stream->freed));
     else if (code != CUDA_ERROR_NOT_READY)
         sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
     if (code == CUDA_SUCCESS && wait == SM_TRIM_WAIT)
@@ -227,6 +246,7 @@ static bool return_handle(struct sm_device *device, const struct sm_extent *exte
  * refusal. */
 static uint64_t give_back(struct sm_device *device, struct sm_block *carved)
 {
+    struct sm_extent *extent = carved->extent;
     uint64_t at = carved->address, end = sm_block_end(carved), given = 0;
     while (at < end) {
         struct sm_handle handle = *sm_extent_handle_at(carved->extent, at);
@@ -250,6 +270,8 @@ static uint64_t give_back(struct sm_device *device, struct sm_block *carved)
         sm_carved_return(carved, at);
     else
         sm_carved_close(carved);
+    if (at == end && extent->plain) /* its addresses are the driver's again: nobody may find it by them */
+        sm_extent_remove(extent);
     sm_device_tell(device);
     sm_lock_give(&device->heap_lock);
     return given;
@@ -278,7 +300,7 @@ uint64_t sm_trim(struct sm_device *device, uint64_t bytes, enum sm_trim_wait wai
         sm_lock_take(&device->heap_lock);
         carved = sm_capture_running(device) ? NULL : carve_next(device, bytes - given, sparing);
         stream = carved ? carved->extent->home->key.stream : NULL;
-        freed = stream ? stream->freed : 0;
+        freed = carved ? stream->freed : 0;
         sm_lock_give(&device->heap_lock);
         if (!carved && !evicted) {
             evicted = true; /* handles in views can go only after the views */
@@ -295,8 +317,8 @@ uint64_t sm_trim(struct sm_device *device, uint64_t bytes, enum sm_trim_wait wai
         size = carved->size;
         got = give_back(device, carved);
         given += got;
-        if (got < size)
-            break;
+        if (got < size) /* refused: other streams' memory may still go */
+            stream->passed_over = device->trim_serial;
     }
     sm_lock_take(&device->heap_lock);
     if (given) {
@@ -307,7 +329,7 @@ uint64_t sm_trim(struct sm_device *device, uint64_t bytes, enum sm_trim_wait wai
     return given;
 }
 
-void sm_grow_teardown(struct sm_device *device)
+void sm_trim_teardown(struct sm_device *device)
 {
     struct sm_driver *driver = device->allocator->driver;
     struct sm_lost_handle *lost;

@@ -13,7 +13,7 @@ seam_result sm_error_setv(struct sm_error *error, seam_result code, const char *
     return code;
 }
 
-seam_result sm_error_set(struct sm_error *error, seam_result code, const char *format, ...)
+seam_result(sm_error_set)(struct sm_error *error, seam_result code, const char *format, ...)
 {
     va_list args;
     va_start(args, format);

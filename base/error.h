@@ -18,6 +18,11 @@ seam_result sm_error_set(struct sm_error *error, seam_result code, const char *f
     __attribute__((format(printf, 3, 4)));
 seam_result sm_error_setv(struct sm_error *error, seam_result code, const char *format, va_list args);
 
+#ifdef __clang_analyzer__
+/* The analyzer sees one file at a time: this tells it what is returned. */
+#define sm_error_set(error, code, ...) ((sm_error_set)(error, code, __VA_ARGS__), (code))
+#endif
+
 /* "SEAM_E_LIMIT" and its meaning; "unknown result" for a number that is none. */
 const char *sm_result_name(seam_result code);
 const char *sm_result_text(seam_result code);

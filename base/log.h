@@ -13,7 +13,10 @@ void sm_log(enum sm_log_level level, const char *format, ...) __attribute__((for
  * in release builds, where the caller goes on as safely as it can. Returns the condition. */
 #define SM_CHECK(condition)                                                                                  \
     (__builtin_expect(!!(condition), 1) || sm_check_failed(#condition, __FILE__, __LINE__))
-/* Always false. */
+/* Always false. The analyzer may take it for the end: it then believes what was checked. */
+#ifdef __clang_analyzer__
+__attribute__((analyzer_noreturn))
+#endif
 int sm_check_failed(const char *condition, const char *file, int line);
 /* Failures of SM_CHECK since start; tests expect 0. */
 unsigned long sm_check_failures(void);

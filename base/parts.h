@@ -14,7 +14,8 @@
     X(requested_live, "requested bytes of live blocks", "-")                                                 \
     X(rounding, "rounded minus requested bytes of live blocks", "finer rounding")                            \
     X(pending, "freed, another stream that used it has not finished", "fewer record_stream, earlier events") \
-    X(fenced, "free, but only its own stream may take it yet", "order between streams")                      \
+    X(fenced, "free, known to wait for its own stream (0: lending asks at the moment it wants memory)",      \
+      "order between streams")                                                                               \
     X(held_free, "free, in handles that also hold other bytes: cannot be trimmed",                           \
       "stitching, smaller handles")                                                                          \
     X(whole_free, "free whole handles: a trim returns them", "trim, sizes that fit")

@@ -119,6 +119,10 @@ _Static_assert(sizeof(enum sm_policy) == sizeof(unsigned) && sizeof(enum sm_peer
       "memory may grow this far above the peak of live bytes (at least 8 MiB) before stitching is tried; "   \
       "0: not at all",                                                                                       \
       NUMBER(AT(slack_permille), 1, 0, 1000))                                                                \
+    X("patience_ms", OURS, "ms", "200", "0 to 60000",                                                        \
+      "how long a request that finds no memory waits for any block that other streams still use, "           \
+      "before it waits for whole streams",                                                                   \
+      NUMBER(AT(patience_ms), 1, 0, 60000))                                                                  \
     X("address_limit_gib", OURS, "GiB", "131072", "1 to 131072",                                             \
       "address space that may be reserved, all devices together",                                            \
       NUMBER(AT(address_limit), SM_GIB, 1, 131072))                                                          \
@@ -146,6 +150,11 @@ static const struct sm_option_info infos[] = {
 #undef X
         {0},
 };
+
+const char *sm_options_policy_name(enum sm_policy policy)
+{
+    return policy_names[policy];
+}
 
 const struct sm_option_info *sm_options_table(void)
 {

@@ -29,10 +29,11 @@ extern "C" {
 /* When work that was put on a stream completes. */
 enum sim_streams {
     SIM_STREAMS_IMMEDIATE, /* at once, unless its stream is held or waits for one that is */
-    SIM_STREAMS_LAG,   /* after `lag` further device calls (launch, copy, fill, record, query), or when waited
-                          for */
-    SIM_STREAMS_LATE,  /* when waited for; a program that only polls gets it after 10,000 such calls */
-    SIM_STREAMS_RANDOM /* like LAG, by a number below 64 that is drawn for each operation, from `seed` */
+    SIM_STREAMS_LAG,  /* after `lag` further device calls (launch, copy, fill, record, query), or when waited
+                         for */
+    SIM_STREAMS_LATE, /* when waited for; a program that only polls gets it after 10,000 such calls */
+    SIM_STREAMS_RANDOM, /* like LAG, by a number below 64 that is drawn for each operation, from `seed` */
+    SIM_STREAMS_TIMED   /* when the host's virtual clock has passed its end; see "virtual time" below */
 };
 
 struct sim_config {
@@ -150,6 +151,10 @@ SIM_CONTROL CUresult sim_stream_hold(CUstream stream, bool hold);
  * is not ordered before it. size 0: work that touches nothing. */
 SIM_CONTROL CUresult sim_stream_work(CUstream stream, CUdeviceptr base, size_t size, uint64_t ns);
 
+/* The next kernel that this thread launches moves so many bytes of device memory, which gives its modelled
+ * time. 0: not known (its time then comes from its number of threads). */
+SIM_CONTROL void sim_kernel_moves(uint64_t bytes);
+
 /* The next kernel that this thread launches writes nothing outside [base, base + size), as far as its caller
  * can tell from its arguments. Small reads of other memory then stay what copies and fills wrote there. size
  * 0: it may write anywhere, which is also true without this call. */
@@ -160,6 +165,69 @@ SIM_CONTROL CUresult sim_stream_run(CUstream stream);
 
 /* Unfinished operations on a stream. */
 SIM_CONTROL size_t sim_stream_pending(CUstream stream);
+
+/* ---- virtual time (SIM_STREAMS_TIMED) ----
+ *
+ * Nothing here is measured: times come from the cost preset and from shapes, and no real clock is read. In
+ * the other modes the clock stands at 0, and work takes effect as the mode says, whatever its time. */
+
+/* A piece of work by its shape. What it has nothing of is 0. */
+struct sim_work {
+    const char *name;       /* for the trace, must not go away; NULL: "work" */
+    double operations;      /* arithmetic of a matrix product: 2 m n k */
+    unsigned element_bytes; /* of its elements: narrow ones are faster */
+    uint64_t memory_bytes;  /* read and written */
+    uint64_t link_bytes;    /* sent to other devices */
+    unsigned link_steps;    /* one after the other; 0: nothing is sent */
+};
+
+/* Puts work on a stream, as sim_stream_work does; its time is that of its shape. It costs the host a launch.
+ */
+SIM_CONTROL CUresult sim_stream_do(CUstream stream, CUdeviceptr base, size_t size,
+                                   const struct sim_work *work);
+
+enum sim_collective {
+    SIM_ALL_REDUCE,
+    SIM_ALL_GATHER,
+    SIM_REDUCE_SCATTER,
+    SIM_BROADCAST,
+    SIM_REDUCE,
+    SIM_GATHER,
+    SIM_ALL_TO_ALL,
+    SIM_SEND /* and receive */
+};
+
+/* Puts this rank's part in a collective on a stream: work on [base, base + size), whose time is that of a
+ * ring of `ranks`. bytes: what the ranks have together when it is over (an all-gather: the gathered whole; an
+ * all-reduce, a broadcast: the message). It does not wait for other ranks. */
+SIM_CONTROL CUresult sim_stream_collective(CUstream stream, CUdeviceptr base, size_t size,
+                                           enum sim_collective what, uint64_t bytes, int ranks);
+
+/* The host's clock; 0 at the start. */
+SIM_CONTROL uint64_t sim_host_ns(void);
+
+/* The program itself was busy for so long, between two calls. */
+SIM_CONTROL void sim_host_spend(uint64_t ns);
+
+/* What a stream did until the end of the work that is on it. busy + waiting + idle = end - begin. */
+struct sim_stream_time {
+    uint64_t operations; /* kernels, copies, fills, host functions */
+    uint64_t busy_ns;
+    uint64_t waiting_ns; /* an operation was there, and waited for another stream */
+    uint64_t idle_ns;    /* nothing was there */
+    uint64_t begin_ns;   /* when the first operation could have begun */
+    uint64_t end_ns;     /* the end of the last one */
+};
+/* Returns: false when nothing was put on the stream, or time is not modelled. */
+SIM_CONTROL bool sim_stream_time(CUstream stream, struct sim_stream_time *time);
+
+/* How much of a stream's waiting time was for another one. Where several were waited for at once, all of it
+ * goes to the one that was last to end. */
+SIM_CONTROL uint64_t sim_stream_waited_ns(CUstream stream, CUstream other);
+
+/* Writes what happens from now on to a file in Chrome's trace event format (what SEAMALLOC_SIM_TRACE does);
+ * NULL ends the file. Returns: false when it cannot. */
+SIM_CONTROL bool sim_trace_to(const char *path);
 
 /* ---- broken rules ---- */
 

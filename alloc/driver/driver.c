@@ -59,7 +59,7 @@ seam_result sm_driver_fill(struct sm_driver *driver, sm_get_proc get_proc, struc
         if (!function && table[i].required)
             return sm_error_set(
                 error, SEAM_E_NO_DRIVER,
-                "the CUDA driver has no function %s (of CUDA %d.%d): it is too old, 11.3 or newer is "
+                "the CUDA driver has no function %s (of CUDA %d.%d): it is too old, 12.0 or newer is "
                 "needed",
                 table[i].name, table[i].version / 1000, table[i].version % 1000 / 10);
         set_member(driver, table[i].offset, function);

@@ -95,7 +95,8 @@ struct sm_extent {
     uint32_t handle_slots, handle_count, handle_hint;
     uint32_t *granules; /* granule -> slot + 1, 0: unmapped; as long as anything was ever mapped */
     uint64_t granule_count;
-    uint64_t mapped; /* bytes */
+    uint64_t mapped;  /* bytes */
+    uint64_t refused; /* serial of the trim at which the driver would not take the addresses back */
     TAILQ_ENTRY(sm_extent) link;
 };
 
@@ -132,6 +133,8 @@ struct sm_heap {
     uint64_t view_count, view_handles;       /* views, and mappings in them */
     uint64_t stitched;                       /* records of stitched blocks */
     struct sm_parts parts;
+    struct sm_extent *spare; /* for the next extent */
+    bool spare_promised;
     size_t promised;        /* block records kept aside */
     uint64_t reserved;      /* bytes of handles in all homes */
     uint64_t lost;          /* of these: handles that the driver refused to release; counted as whole_free */
@@ -166,7 +169,15 @@ struct sm_home *sm_home_create(struct sm_heap *heap, const struct sm_home_key *k
 /* Requires: the home has no extent. */
 void sm_home_destroy(struct sm_home *home);
 
-/* Adds a reservation, or a plain allocation, as one UNMAPPED block. Returns: NULL when out of host memory.
+/* Makes sure that the next extent can be added, with room in its tables for `mapped` bytes in `handles`
+ * handles; a promise of one
+ * block record is part of it. Returns: false when out of host memory; nothing changed. */
+bool sm_extent_ready(struct sm_heap *heap, uint64_t mapped, uint32_t handles);
+/* The extent is not added after all: the promise is over, the record is kept for the next. */
+void sm_extent_unready(struct sm_heap *heap);
+/* Adds a reservation, or a plain allocation, as one UNMAPPED block. Returns: NULL when out of host memory:
+ * not after
+ * sm_extent_ready().
  * Requires: base and size are multiples of the granularity. */
 struct sm_extent *sm_extent_add(struct sm_home *home, uint64_t base, uint64_t size);
 struct sm_extent *sm_extent_add_plain(struct sm_home *home, uint64_t base, uint64_t size);

@@ -38,13 +38,13 @@ void sm_heap_fini(struct sm_heap *heap)
         struct sm_extent *extent;
         while ((extent = TAILQ_FIRST(&home->extents))) {
             TAILQ_REMOVE(&home->extents, extent, link);
-            sm_hostmem_put(extent->handles, extent->handle_slots * sizeof(*extent->handles));
-            sm_hostmem_put(extent->granules, extent->granule_count * sizeof(*extent->granules));
-            sm_hostmem_put(extent, sizeof(*extent));
+            sm_extent_free(extent);
         }
         LIST_REMOVE(home, link);
         sm_hostmem_put(home, sizeof(*home));
     }
+    if (heap->spare)
+        sm_extent_free(heap->spare);
     sm_view_fini(heap);
     sm_slab_fini(&heap->blocks);
     sm_slab_fini(&heap->fences);

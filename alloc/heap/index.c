@@ -24,7 +24,7 @@ bool sm_index_reserve(struct sm_index *index, size_t count)
     if (!grown.slots)
         return false;
     for (size_t i = 0; i < index->capacity; i++)
-        if (index->slots[i])
+        if (index->slots[i]) /* NOLINT(clang-analyzer-core.NullDereference): without slots capacity is 0 */
             sm_index_insert(&grown, index->slots[i]);
     sm_index_fini(index);
     *index = grown;

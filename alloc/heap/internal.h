@@ -15,6 +15,8 @@ struct sm_block *sm_free_join(struct sm_block *block);
 /* A new record behind `left`, covering the bytes from `address` to left's end; left shrinks. The state is
  * copied. Requires: one record prepared; left is in no index. */
 struct sm_block *sm_block_divide(struct sm_block *left, uint64_t address);
+/* The host memory of an extent's record and tables. */
+void sm_extent_free(struct sm_extent *extent);
 /* The handles that begin in [from, to) now begin in this block; they lie in its extent. */
 void sm_block_own_handles(struct sm_block *block, uint64_t from, uint64_t to);
 /* Takes right's bytes into left and gives right's record back. Requires: neighbours, both in no index. */

@@ -42,17 +42,49 @@ uint64_t sm_extent_boundary_down(const struct sm_extent *extent, uint64_t addres
     return handle->address + handle->size == address ? address : handle->address;
 }
 
+void sm_extent_free(struct sm_extent *extent)
+{
+    sm_hostmem_put(extent->handles, extent->handle_slots * sizeof(*extent->handles));
+    sm_hostmem_put(extent->granules, extent->granule_count * sizeof(*extent->granules));
+    sm_hostmem_put(extent, sizeof(*extent));
+}
+
+static bool make_tables(struct sm_extent *extent, uint64_t granules, uint32_t handles);
+
+bool sm_extent_ready(struct sm_heap *heap, uint64_t mapped, uint32_t handles)
+{
+    uint64_t granules = (mapped + heap->granularity - 1) >> heap->granule_shift;
+    if (!heap->spare && !(heap->spare = sm_hostmem_get(sizeof(*heap->spare))))
+        return false;
+    if (!make_tables(heap->spare, granules, handles) || !sm_heap_promise(heap, 1))
+        return false;
+    heap->spare_promised = true;
+    return true;
+}
+
+void sm_extent_unready(struct sm_heap *heap)
+{
+    sm_heap_redeem(heap, 1);
+    heap->spare_promised = false;
+}
+
 static struct sm_extent *add_extent(struct sm_home *home, uint64_t base, uint64_t size, bool plain)
 {
     struct sm_heap *heap = home->heap;
     struct sm_extent *extent;
     struct sm_block *gap;
-    if (!sm_heap_prepare(heap, 1) || !(extent = sm_hostmem_get(sizeof(*extent))))
+    if (!heap->spare_promised && !sm_extent_ready(heap, 0, 0))
         return NULL;
+    sm_extent_unready(heap);
+    extent = heap->spare;
+    heap->spare = NULL;
     gap = sm_slab_take(&heap->blocks);
     *gap = (struct sm_block){.address = base, .size = size, .extent = extent, .state = SM_BLOCK_UNMAPPED};
-    *extent = (struct sm_extent){
-        .home = home, .base = base, .size = size, .plain = plain, .first = gap, .last = gap};
+    extent->home = home;
+    extent->base = base;
+    extent->size = size;
+    extent->plain = plain;
+    extent->first = extent->last = gap;
     TAILQ_INSERT_TAIL(&home->gaps, gap, gap);
     TAILQ_INSERT_TAIL(&home->extents, extent, link);
     heap->address_bytes += plain ? 0 : size;
@@ -77,9 +109,7 @@ void sm_extent_remove(struct sm_extent *extent)
     sm_slab_give(&home->heap->blocks, extent->first);
     TAILQ_REMOVE(&home->extents, extent, link);
     home->heap->address_bytes -= extent->plain ? 0 : extent->size;
-    sm_hostmem_put(extent->handles, extent->handle_slots * sizeof(*extent->handles));
-    sm_hostmem_put(extent->granules, extent->granule_count * sizeof(*extent->granules));
-    sm_hostmem_put(extent, sizeof(*extent));
+    sm_extent_free(extent);
 }
 
 /* ---- growth ---- */
@@ -142,7 +172,12 @@ struct sm_block *sm_home_first_run(struct sm_home *home, uint64_t size, uint64_t
 
 bool sm_extent_prepare(struct sm_extent *extent, uint64_t end, uint32_t count)
 {
-    uint64_t granules = granule_of(extent, end - 1) + 1;
+    return make_tables(extent, granule_of(extent, end - 1) + 1, count);
+}
+
+/* Room in the tables for this many granules in all and `count` more handles. */
+static bool make_tables(struct sm_extent *extent, uint64_t granules, uint32_t count)
+{
     if (granules > extent->granule_count) {
         uint64_t longer =
             sm_max(sm_max(granules, GRANULES_MIN), extent->granule_count + extent->granule_count / 4);
@@ -241,6 +276,16 @@ struct sm_block *sm_gap_fill(struct sm_block *gap, const uint64_t *sizes, const 
 
 /* ---- trim ---- */
 
+/* Is the handle that ends at an address mapped in views? *begin: where it begins. */
+static bool views_below(const struct sm_extent *extent, uint64_t end, uint64_t *begin)
+{
+    const struct sm_handle *handle = sm_extent_handle_at(extent, end - 1);
+    if (!SM_CHECK(handle))
+        return true;
+    *begin = handle->address;
+    return handle->views > 0;
+}
+
 /* The highest run of whole handles in a FREE block that no view maps, at most `most` bytes. Returns: false if
  * there is none. */
 static bool find_carvable(const struct sm_block *block, uint64_t most, uint64_t *from, uint64_t *to)
@@ -248,12 +293,12 @@ static bool find_carvable(const struct sm_block *block, uint64_t most, uint64_t 
     const struct sm_extent *extent = block->extent;
     uint64_t low = sm_extent_boundary_up(extent, block->address);
     uint64_t high = sm_extent_boundary_down(extent, sm_block_end(block));
-    const struct sm_handle *handle;
-    while (high > low && (handle = sm_extent_handle_at(extent, high - 1))->views)
-        high = handle->address;
+    uint64_t begin = high;
+    while (high > low && views_below(extent, high, &begin))
+        high = begin;
     *from = *to = high;
-    while (*from > low && *to - *from < most && !(handle = sm_extent_handle_at(extent, *from - 1))->views)
-        *from = handle->address;
+    while (*from > low && *to - *from < most && !views_below(extent, *from, &begin))
+        *from = begin;
     return *from < *to;
 }
 

@@ -126,6 +126,7 @@ void sm_view_drop(struct sm_heap *heap, struct sm_view_entry *entry)
 {
     sm_view_handle(entry)->views--;
     entry->gone = true;
+    entry->extent = NULL; /* it may go before the view */
     heap->view_handles--;
 }
 

@@ -6,6 +6,7 @@
 #include "sim/core/context.h"
 #include "sim/core/faults.h"
 #include "sim/core/refused.h"
+#include "sim/core/timing.h"
 #include <string.h>
 
 _Atomic int sim_state;
@@ -34,7 +35,19 @@ CUresult sim_enter(enum sim_call call)
     int device = sim_context_device();
     atomic_fetch_add_explicit(&counts[device < 0 ? 0 : device][call], 1, memory_order_relaxed);
     current = call;
+    if (sim_timing_on())
+        sim_timing_call(call);
     return sim_fault(call);
+}
+
+enum sim_call sim_current(void)
+{
+    return current;
+}
+
+void sim_set_current(enum sim_call call)
+{
+    current = call;
 }
 
 const char *sim_current_call(void)

@@ -26,8 +26,11 @@ CUresult sim_enter(enum sim_call call);
 /* The same, without counting and faults: only the state. */
 CUresult sim_check_state(void);
 
-/* The call this thread is in, for reports. */
+/* The call this thread is in, for reports; its name. */
+enum sim_call sim_current(void);
 const char *sim_current_call(void);
+/* What a library on top of the driver does is reported as this call, and not counted as one. */
+void sim_set_current(enum sim_call call);
 
 #define SIM_ENTER(name)                                                                                      \
     do {                                                                                                     \

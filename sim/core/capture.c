@@ -237,7 +237,8 @@ static CUresult wait_mark(struct sim_capture *c, struct sim_lane *lane, const st
 CUresult sim_capture_wait(struct sim_lane *lane, struct sim_event *event)
 {
     struct sim_capture *theirs = capture_of(event->capture_id), *ours = lane->capture;
-    if (!theirs && event->capture_id) /* recorded in a capture that has ended: nothing to wait for */
+    /* No capture has to do with it, or it was recorded in one that has ended: nothing to wait for. */
+    if (!theirs && (!ours || event->capture_id))
         return CUDA_SUCCESS;
     if (ours == theirs)
         return wait_mark(ours, lane, event);

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 struct sim_config sim_config;
-static char report_path[4096];
+static char report_path[4096], trace_path[4096];
 
 void sim_config_default(struct sim_config *config)
 {
@@ -60,6 +60,9 @@ const char *sim_config_streams_text(const struct sim_config *config, char *text,
         break;
     case SIM_STREAMS_RANDOM:
         snprintf(text, size, "random:%llu", (unsigned long long)config->seed);
+        break;
+    case SIM_STREAMS_TIMED:
+        snprintf(text, size, "timed");
     }
     return text;
 }
@@ -125,10 +128,10 @@ static bool read_streams(struct sim_config *config)
     else if (!strcmp(value, "late"))
         config->streams = SIM_STREAMS_LATE;
     else if (!strcmp(value, "timed"))
-        return complain(variable, value,
-                        "this mode is not there yet; want immediate, lag:N, late or random:SEED");
+        config->streams = SIM_STREAMS_TIMED;
     else
-        return complain(variable, value, "want immediate, lag:N, late or random:SEED, with whole numbers");
+        return complain(variable, value,
+                        "want immediate, lag:N, late, random:SEED or timed, with whole numbers");
     return true;
 }
 
@@ -146,20 +149,31 @@ static bool read_faults(void)
     return complain("SEAMALLOC_SIM_FAIL", value, right);
 }
 
-static void read_report(void)
+/* The name of a file, with %p replaced by the process id; empty where the variable is unset. */
+static void read_path(const char *variable, char *path, size_t size)
 {
-    const char *value = getenv("SEAMALLOC_SIM_REPORT");
+    const char *value = getenv(variable);
     size_t used = 0;
-    report_path[0] = 0;
-    for (; value && *value && used + 24 < sizeof report_path; value++) {
+    path[0] = 0;
+    for (; value && *value && used + 24 < size; value++) {
         if (value[0] == '%' && value[1] == 'p') {
-            used += (size_t)snprintf(report_path + used, sizeof report_path - used, "%ld", (long)getpid());
+            used += (size_t)snprintf(path + used, size - used, "%ld", (long)getpid());
             value++;
         } else {
-            report_path[used++] = *value;
-            report_path[used] = 0;
+            path[used++] = *value;
+            path[used] = 0;
         }
     }
+}
+
+static bool read_paths(const struct sim_config *config)
+{
+    read_path("SEAMALLOC_SIM_REPORT", report_path, sizeof report_path);
+    read_path("SEAMALLOC_SIM_TRACE", trace_path, sizeof trace_path);
+    if (*trace_path && config->streams != SIM_STREAMS_TIMED)
+        return complain("SEAMALLOC_SIM_TRACE", trace_path,
+                        "only SEAMALLOC_SIM_STREAMS=timed has times to show");
+    return true;
 }
 
 bool sim_config_environment(struct sim_config *config)
@@ -182,13 +196,17 @@ bool sim_config_environment(struct sim_config *config)
                 sizeof error - strlen(error) - 1);
         return complain("SEAMALLOC_SIM_COST", config->cost, error);
     }
-    read_report();
-    return read_faults();
+    return read_paths(config) && read_faults();
 }
 
 const char *sim_config_report(void)
 {
     return *report_path ? report_path : NULL;
+}
+
+const char *sim_config_trace(void)
+{
+    return *trace_path ? trace_path : NULL;
 }
 
 bool sim_config_real_device(void)

@@ -20,6 +20,9 @@ bool sim_config_environment(struct sim_config *config);
  * report. */
 const char *sim_config_report(void);
 
+/* The same for SEAMALLOC_SIM_TRACE. */
+const char *sim_config_trace(void);
+
 /* True when this machine has a real device (or claims to): the simulator then does not stand in.
  * SEAMALLOC_SIM_PROBE names another root folder than / to look in, for tests. */
 bool sim_config_real_device(void);

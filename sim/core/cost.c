@@ -3,6 +3,8 @@
 #include "sim/core/cost.h"
 #include "base/align.h"
 #include "sim/core/calls.h"
+#include "sim/core/model.h"
+#include "sim/core/timing.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +17,15 @@ static struct cost costs[SIM_CALL_COUNT];
 static char loaded[256] = "zero";
 static _Atomic uint64_t extra[SIM_DEVICES_MAX][SIM_CALL_COUNT];
 
-/* Reads one line into the table. Returns: NULL or what is wrong. */
-static const char *parse_line(char *line, struct cost *table, struct cost *other)
+/* What a text says. */
+struct costs {
+    struct cost calls[SIM_CALL_COUNT], other;
+    struct sim_model model;
+    bool has_work; /* a line about work was in it */
+};
+
+/* Reads one line. Returns: NULL or what is wrong. */
+static const char *parse_line(char *line, struct costs *read)
 {
     line[strcspn(line, "#\n")] = 0;
     char *save, *name = strtok_r(line, " \t", &save), *field;
@@ -36,37 +45,44 @@ static const char *parse_line(char *line, struct cost *table, struct cost *other
         return "want at least one number after the name";
     struct cost cost = {number[0], number[1], number[2]};
     if (!strcmp(name, "default")) {
-        *other = cost;
+        read->other = cost;
         return NULL;
+    }
+    if (!strncmp(name, "work.", 5)) {
+        uint64_t *figure = sim_model_field(&read->model, name);
+        if (figure)
+            *figure = cost.fixed;
+        read->has_work = true;
+        return !figure ? "no such figure of work" : count == 1 ? NULL : "want one number";
     }
     int call = sim_call_find(name, strlen(name));
     if (call < 0)
         return "no driver call has this name";
-    table[call] = cost;
+    read->calls[call] = cost;
     return NULL;
 }
 
 /* Reads a whole cost text. Returns: false, with a message. */
-static bool parse(char *text, const char *name, struct cost *table, char *error, size_t error_size)
+static bool parse(char *text, const char *name, struct costs *read, char *error, size_t error_size)
 {
-    struct cost other = {0};
     int number = 0;
+    *read = (struct costs){0};
     for (int call = 0; call < SIM_CALL_COUNT; call++)
-        table[call].fixed = UINT64_MAX;
+        read->calls[call].fixed = UINT64_MAX;
     for (char *line = text, *next; line && *line; line = next) {
         next = strchr(line, '\n');
         if (next)
             *next++ = 0;
         number++;
-        const char *wrong = parse_line(line, table, &other);
+        const char *wrong = parse_line(line, read);
         if (wrong) {
             snprintf(error, error_size, "%s:%d: %s", name, number, wrong);
             return false;
         }
     }
     for (int call = 0; call < SIM_CALL_COUNT; call++)
-        if (table[call].fixed == UINT64_MAX)
-            table[call] = other;
+        if (read->calls[call].fixed == UINT64_MAX)
+            read->calls[call] = read->other;
     return true;
 }
 
@@ -95,22 +111,36 @@ static char *preset_text(const char *name)
     return NULL;
 }
 
+/* A file that was made by timing calls says nothing about work: then work takes what it takes in h100. */
+static void borrow_work(struct costs *read)
+{
+    static struct costs usual;
+    char error[128], *text = preset_text("h100");
+    if (text && parse(text, "h100", &usual, error, sizeof error))
+        read->model = usual.model;
+    free(text);
+}
+
 bool sim_cost_load(const char *name, char *error, size_t error_size)
 {
-    static struct cost table[SIM_CALL_COUNT];
+    static struct costs read;
     name = name ? name : "h100";
     char *text = preset_text(name);
-    if (!text)
+    bool is_file = !text;
+    if (is_file)
         text = read_file(name);
     if (!text) {
         snprintf(error, error_size, "neither a preset nor a readable file");
         return false;
     }
-    bool good = parse(text, name, table, error, error_size);
+    bool good = parse(text, name, &read, error, error_size);
     free(text);
     if (!good)
         return false;
-    memcpy(costs, table, sizeof costs);
+    if (is_file && !read.has_work)
+        borrow_work(&read);
+    memcpy(costs, read.calls, sizeof costs);
+    sim_model = read.model;
     snprintf(loaded, sizeof loaded, "%s", name);
     sim_cost_reset();
     return true;
@@ -126,8 +156,16 @@ void sim_cost_add(int device, int call, uint64_t handles, uint64_t bytes)
     const struct cost *cost = &costs[call];
     uint64_t ns =
         cost->per_handle * handles + (uint64_t)((double)cost->per_gib * (double)bytes / (double)SM_GIB);
-    if (ns)
-        atomic_fetch_add_explicit(&extra[device < 0 ? 0 : device][call], ns, memory_order_relaxed);
+    if (ns == 0)
+        return;
+    atomic_fetch_add_explicit(&extra[device < 0 ? 0 : device][call], ns, memory_order_relaxed);
+    if (sim_timing_on())
+        sim_timing_extra(call, ns);
+}
+
+uint64_t sim_cost_fixed(int call)
+{
+    return costs[call].fixed;
 }
 
 uint64_t sim_cost_ns(int device, int call)

@@ -3,7 +3,8 @@
  *
  * A cost file has one line a call: NAME FIXED [PER_HANDLE [PER_GIB]], all in nanoseconds; '#' begins a
  * comment. A call costs FIXED, plus PER_HANDLE for each mapping or handle it deals with, plus PER_GIB in
- * proportion to its bytes. "default" stands for the calls that are not named. */
+ * proportion to its bytes. "default" stands for the calls that are not named. Lines "work.NAME NUMBER" are
+ * about the device's work, in virtual time (model.h); a file without any takes those of h100. */
 #ifndef SEAMALLOC_SIM_CORE_COST_H
 #define SEAMALLOC_SIM_CORE_COST_H
 
@@ -26,6 +27,9 @@ const char *sim_cost_name(void);
 
 /* Adds what a call costs beyond its fixed part (which the count of calls gives). Thread: any. */
 void sim_cost_add(int device, int call, uint64_t handles, uint64_t bytes);
+
+/* The fixed part of a call. Thread: any. */
+uint64_t sim_cost_fixed(int call);
 
 /* Modelled nanoseconds of all calls of one kind on one device. */
 uint64_t sim_cost_ns(int device, int call);

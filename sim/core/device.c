@@ -20,6 +20,8 @@
 #include "sim/core/pool.h"
 #include "sim/core/record.h"
 #include "sim/core/stream.h"
+#include "sim/core/timing.h"
+#include "sim/core/trace.h"
 #include <pthread.h>
 #include <unistd.h>
 
@@ -105,6 +107,7 @@ static void clear_all(void)
     sim_captures_reset();
     sim_graphs_reset();
     sim_queue_reset();
+    sim_timing_reset();
     sim_streams_reset();
     sim_events_reset();
     sim_pools_reset();
@@ -137,6 +140,7 @@ static void after_fork(void)
 {
     if (atomic_load(&sim_state) == SIM_STATE_READY)
         atomic_store(&sim_state, SIM_STATE_FORKED);
+    sim_trace_forked();
 }
 
 static bool start(const struct sim_config *config)
@@ -200,6 +204,9 @@ static CUresult init_from_environment(void)
         return CUDA_ERROR_INVALID_VALUE;
     if (!start(&config))
         return CUDA_ERROR_OUT_OF_MEMORY;
+    if (sim_config_trace() && !sim_trace_begin(sim_config_trace()))
+        fprintf(stderr, "seamalloc: simulated CUDA device: could not write SEAMALLOC_SIM_TRACE=%s\n",
+                sim_config_trace());
     fprintf(stderr, "seamalloc: simulated CUDA device, %d x %llu MiB, cost %s, streams %s%s\n",
             config.devices, (unsigned long long)(config.device_bytes / SM_MIB), sim_cost_name(),
             sim_config_streams_text(&config, text, sizeof text), config.strict ? ", strict" : "");
@@ -232,5 +239,7 @@ __attribute__((destructor)) static void end(void)
         return;
     if (path && !sim_write_record(path))
         fprintf(stderr, "seamalloc: simulated CUDA device: could not write SEAMALLOC_SIM_REPORT=%s\n", path);
+    if (!sim_trace_end())
+        fprintf(stderr, "seamalloc: simulated CUDA device: could not write all of the trace\n");
     sim_deinitialise();
 }

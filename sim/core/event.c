@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "sim/core/rules.h"
 #include "sim/core/table.h"
+#include "sim/core/timing.h"
 #include <stdlib.h>
 
 CUresult sim_event_new(int device, unsigned flags, struct sim_event **event)
@@ -63,13 +64,13 @@ CUresult sim_event_record(struct sim_event *event, struct sim_lane *lane)
     return result;
 }
 
-void sim_event_complete(uint64_t handle, uint64_t number)
+void sim_event_complete(uint64_t handle, uint64_t number, uint64_t virtual_ns)
 {
     struct sim_event *e = sim_table_get(SIM_KIND_EVENT, handle);
     if (!e || number <= atomic_load_explicit(&e->done, memory_order_relaxed))
         return;
     if (!(e->flags & CU_EVENT_DISABLE_TIMING))
-        e->completed_ns = sm_clock_ns();
+        e->completed_ns = sim_timing_on() ? (int64_t)virtual_ns : (int64_t)sm_clock_ns();
     atomic_store_explicit(&e->done, number, memory_order_release);
 }
 

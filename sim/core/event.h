@@ -14,7 +14,7 @@ struct sim_event {
     _Atomic uint64_t recorded, done; /* numbers of records; complete when done >= recorded */
     _Atomic uint64_t capture_id;     /* the capture in which it was last recorded; 0: none */
     struct sim_point point;
-    int64_t completed_ns; /* host time */
+    int64_t completed_ns; /* virtual time where it is modelled, else real time */
 };
 
 CUresult sim_event_new(int device, unsigned flags, struct sim_event **event);
@@ -26,8 +26,8 @@ struct sim_event *sim_event_get(CUevent handle);
 /* Puts a record on a lane that is not capturing. Requires: the lock is held. */
 CUresult sim_event_record(struct sim_event *event, struct sim_lane *lane);
 
-/* Called by the queue: a record has been reached. The event may be gone. */
-void sim_event_complete(uint64_t handle, uint64_t number);
+/* Called by the queue: a record has been reached, at that virtual time. The event may be gone. */
+void sim_event_complete(uint64_t handle, uint64_t number, uint64_t virtual_ns);
 
 static inline bool sim_event_is_done(const struct sim_event *event)
 {

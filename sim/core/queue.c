@@ -6,6 +6,9 @@
 #include "sim/core/event.h"
 #include "sim/core/lock.h"
 #include "sim/core/memory.h"
+#include "sim/core/model.h"
+#include "sim/core/timing.h"
+#include "sim/core/trace.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,6 +91,8 @@ struct sim_lane *sim_lane_new(int device, bool is_blocking, bool is_legacy)
     lane->is_legacy = is_legacy;
     lane->is_held = lane->is_dying = false;
     lane->capture = NULL;
+    lane->track = NULL;
+    lane->stream = lane->end_ns = 0;
     atomic_store(&lane->capture_id, 0);
     /* What ran here before is done, so no order with anything needs to be remembered. */
     lane->clock.size = 0;
@@ -116,7 +121,7 @@ static void perform(struct sim_lane *lane, const struct sim_op *op)
         sim_transfer_run(&op->transfer, lane->device);
         break;
     case SIM_OP_RECORD:
-        sim_event_complete(op->record.event, op->record.number);
+        sim_event_complete(op->record.event, op->record.number, op->due);
         break;
     case SIM_OP_HOST:
         lane->is_busy = true;
@@ -138,6 +143,8 @@ static void perform(struct sim_lane *lane, const struct sim_op *op)
 static void complete_head(struct sim_lane *lane)
 {
     struct sim_op *op = STAILQ_FIRST(&lane->ops);
+    if (sim_timing_on()) /* no step when it completes by itself: its time has come then */
+        sim_timing_reach(op->due);
     perform(lane, op);
     STAILQ_REMOVE_HEAD(&lane->ops, link);
     lane->done = op->sequence;
@@ -161,7 +168,7 @@ static bool may_run(const struct sim_lane *lane, const struct sim_op *op)
 {
     if (lane->is_held || lane->is_busy || !wait_is_over(op))
         return false;
-    return now >= op->due;
+    return (sim_timing_on() ? sim_timing_now() : now) >= op->due;
 }
 
 /* Completes what may in one lane. Returns: whether anything did. */
@@ -175,11 +182,31 @@ static bool pump_lane(struct sim_lane *lane)
     return progress;
 }
 
+/* Completes all whose end the host's clock has passed, in the order of their ends. */
+static void pump_timed(void)
+{
+    for (;;) {
+        struct sim_lane *lane, *first = NULL;
+        TAILQ_FOREACH(lane, &active_lanes, active) {
+            const struct sim_op *op = STAILQ_FIRST(&lane->ops);
+            if (may_run(lane, op) && (!first || op->due < STAILQ_FIRST(&first->ops)->due))
+                first = lane;
+        }
+        if (!first)
+            return;
+        complete_head(first);
+    }
+}
+
 /* Completes all that may, in all lanes. After each progress the list may be another one, so it is begun
  * again. */
 static void pump(void)
 {
     struct sim_lane *lane;
+    if (sim_timing_on()) {
+        pump_timed();
+        return;
+    }
     do {
         TAILQ_FOREACH(lane, &active_lanes, active) {
             if (pump_lane(lane))
@@ -257,6 +284,7 @@ static uint64_t draw_due(void)
         drawn ^= drawn << 17;
         return now + drawn % RANDOM_CALLS;
     case SIM_STREAMS_IMMEDIATE:
+    case SIM_STREAMS_TIMED: /* timing.c says */
         break;
     }
     return now;
@@ -269,7 +297,10 @@ static CUresult append(struct sim_lane *lane, const struct sim_op *op)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *kept = *op;
     kept->sequence = ++lane->last;
-    kept->due = draw_due();
+    if (sim_timing_on())
+        sim_timing_place(lane, kept, op->kind == SIM_OP_WAIT ? lanes[op->wait.lane]->stream : 0);
+    else
+        kept->due = draw_due();
     STAILQ_INSERT_TAIL(&lane->ops, kept, link);
     atomic_fetch_add_explicit(&pending_total, 1, memory_order_relaxed);
     if (!lane->is_active) {
@@ -286,6 +317,7 @@ static CUresult wait_for(struct sim_lane *lane, const struct sim_lane *other)
         return CUDA_SUCCESS;
     op.wait.lane = other->index;
     op.wait.sequence = other->last;
+    op.wait.end_ns = other->end_ns;
     if (!clock_set(&lane->clock, other->index, other->last) || !clock_join(&lane->clock, &other->clock))
         return CUDA_ERROR_OUT_OF_MEMORY;
     return append(lane, &op);
@@ -322,6 +354,17 @@ static bool stage(struct sim_op *op)
     return true;
 }
 
+/* The host is held up by a full stream until there is room; not by one that is held, which makes none. */
+static void wait_for_room(struct sim_lane *lane)
+{
+    uint64_t room = sim_model.queue_operations, begin = sim_timing_now();
+    if (room == 0 || lane->last - lane->done <= room)
+        return;
+    push(lane, lane->last - room, false);
+    if (sim_trace_on() && sim_timing_now() > begin)
+        sim_trace_host("wait", "the stream is full", begin, sim_timing_now());
+}
+
 CUresult sim_queue_put(struct sim_lane *lane, const struct sim_op *op)
 {
     CUresult result = pending_total ? order_with_default(lane) : CUDA_SUCCESS;
@@ -341,6 +384,8 @@ CUresult sim_queue_put(struct sim_lane *lane, const struct sim_op *op)
     result = append(lane, &kept);
     if (result && kept.kind == SIM_OP_TRANSFER)
         free(kept.transfer.staged);
+    if (sim_timing_on())
+        wait_for_room(lane);
     pump();
     return result;
 }
@@ -359,6 +404,7 @@ bool sim_queue_point(const struct sim_lane *lane, struct sim_point *point)
     sim_point_clear(point);
     point->lane = lane->index;
     point->sequence = lane->last;
+    point->end_ns = lane->end_ns;
     if (pending_total == 0) /* all is done: there is no order left to remember */
         return true;
     if (!clock_join(&point->clock, &lane->clock) || !clock_set(&point->clock, lane->index, lane->last)) {
@@ -382,6 +428,7 @@ CUresult sim_queue_wait_point(struct sim_lane *lane, const struct sim_point *poi
         return CUDA_ERROR_OUT_OF_MEMORY;
     op.wait.lane = point->lane;
     op.wait.sequence = point->sequence;
+    op.wait.end_ns = point->end_ns;
     return sim_queue_put(lane, &op);
 }
 
@@ -409,6 +456,7 @@ CUresult sim_queue_device_wait_point(int device, const struct sim_point *point)
 
 CUresult sim_queue_wait(struct sim_lane *lane, uint64_t sequence)
 {
+    uint64_t begin = sim_timing_now();
     while (!push(lane, sequence, false)) {
         sleepers++;
         bool woken = sim_sleep(sim_config.stuck_ms);
@@ -418,6 +466,8 @@ CUresult sim_queue_wait(struct sim_lane *lane, uint64_t sequence)
             return CUDA_ERROR_LAUNCH_TIMEOUT;
         }
     }
+    if (sim_trace_on() && sim_timing_now() > begin)
+        sim_trace_host("wait", sim_current_call(), begin, sim_timing_now());
     pump();
     return CUDA_SUCCESS;
 }
@@ -496,6 +546,8 @@ void sim_queue_reset(void)
         lane->is_dying = true;
         lane->is_active = lane->is_held = lane->is_busy = false;
         lane->capture = NULL;
+        lane->track = NULL;
+        lane->end_ns = 0;
         atomic_store(&lane->capture_id, 0);
     }
     TAILQ_INIT(&active_lanes);

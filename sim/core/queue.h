@@ -2,10 +2,10 @@
 /* queue: work in order. Every stream is a lane of operations; an operation's effect happens when it
  * completes.
  *
- * When one may complete is the mode's business (sim_streams): at once, or after a number of further calls;
- * always in the order of its lane, never before what it waits for, never in a lane that is held. A host wait
- * pushes what it waits for, whatever the mode. The modes differ in draw_due()
- * in queue.c, and in nothing else.
+ * When one may complete is the mode's business (sim_streams): at once, after a number of further calls, or
+ * when its virtual time has come (timing.h); always in the order of its lane, never before what it waits for,
+ * never in a lane that is held. A host wait pushes what it waits for, whatever the mode. Modes that count
+ * calls differ in draw_due() in queue.c, and in nothing else.
  *
  * Order between lanes is also tracked (clocks): for each lane, up to which operation of every other lane it
  * is known to be ordered. Work that touches the same bytes as unfinished work elsewhere without such an order
@@ -36,7 +36,9 @@ struct sim_op {
     STAILQ_ENTRY(sim_op) link;
     enum sim_op_kind kind;
     uint64_t sequence; /* in its lane, from 1 */
-    uint64_t due;      /* the count of calls from which on it may complete */
+    uint64_t due;      /* from which on it may complete: a count of calls, or its end in virtual time */
+    uint64_t ns;       /* KERNEL: how long it takes */
+    const char *name;  /* for the trace, or NULL; never freed */
     int touch_count;
     struct sim_touch touches[2];
     union {
@@ -47,7 +49,7 @@ struct sim_op {
         } record;
         struct {
             uint32_t lane;
-            uint64_t sequence;
+            uint64_t sequence, end_ns;
         } wait;
         struct {
             void (*call)(void *user);
@@ -65,9 +67,11 @@ struct sim_clock {
 };
 
 struct sim_capture;
+struct sim_track;
 
 struct sim_lane {
-    uint32_t index; /* immutable */
+    uint32_t index;  /* immutable */
+    uint64_t stream; /* the number of its stream; 0: none */
     int device;
     bool is_legacy;   /* the default stream, which blocking streams are ordered with */
     bool is_blocking; /* ordered with the default stream */
@@ -76,6 +80,8 @@ struct sim_lane {
     struct sim_op_list ops;
     TAILQ_ENTRY(sim_lane) active; /* lanes with operations */
     struct sim_clock clock;
+    uint64_t end_ns;             /* virtual time at which all that is on it has ended */
+    struct sim_track *track;     /* its account of virtual time; NULL: none yet */
     struct sim_capture *capture; /* NULL: none */
     _Atomic uint64_t capture_id; /* of it, for lock-free questions; 0: none */
 };
@@ -84,6 +90,7 @@ struct sim_lane {
 struct sim_point {
     uint32_t lane;
     uint64_t sequence;
+    uint64_t end_ns; /* in virtual time */
     struct sim_clock clock;
 };
 

@@ -12,6 +12,7 @@
 #include "sim/core/pool.h"
 #include "sim/core/refused.h"
 #include "sim/core/table.h"
+#include "sim/core/timing.h"
 #include <stdlib.h>
 
 void sim_live(struct sim_live *live)
@@ -67,6 +68,60 @@ static void put_violations(struct sm_emit *emit, int device)
     sm_emit_array_close(emit);
 }
 
+/* The streams of a device in virtual time. Requires: the core lock is held. */
+static void put_streams(struct sm_emit *emit, int device)
+{
+    const struct sim_track *track;
+    sm_emit_array_open(emit, "streams");
+    for (track = sim_timing_next(NULL); track; track = sim_timing_next(track)) {
+        const struct sim_stream_time *time = &track->time;
+        if (track->device != device || time->operations == 0)
+            continue;
+        sm_emit_object_open(emit, NULL);
+        put(emit, "stream", track->stream, SM_UNIT_COUNT);
+        sm_emit_bool(emit, "default", track->is_default);
+        put(emit, "operations", time->operations, SM_UNIT_COUNT);
+        put(emit, "begin_ns", time->begin_ns, SM_UNIT_NS);
+        put(emit, "end_ns", time->end_ns, SM_UNIT_NS);
+        put(emit, "busy_ns", time->busy_ns, SM_UNIT_NS);
+        put(emit, "waiting_ns", time->waiting_ns, SM_UNIT_NS);
+        put(emit, "idle_ns", time->idle_ns, SM_UNIT_NS);
+        sm_emit_array_open(emit, "waiting_for");
+        for (size_t i = 0; i < track->waited_count; i++) {
+            sm_emit_object_open(emit, NULL);
+            put(emit, "stream", track->waited[i].stream, SM_UNIT_COUNT);
+            put(emit, "ns", track->waited[i].ns, SM_UNIT_NS);
+            sm_emit_object_close(emit);
+        }
+        sm_emit_array_close(emit);
+        sm_emit_object_close(emit);
+    }
+    sm_emit_array_close(emit);
+}
+
+/* The host in virtual time. Requires: the core lock is held. */
+static void put_host(struct sm_emit *emit)
+{
+    uint64_t calls = 0, waiting = 0;
+    put(emit, "virtual_ns", sim_timing_end(), SM_UNIT_NS);
+    sm_emit_object_open(emit, "host");
+    put(emit, "ns", sim_timing_now(), SM_UNIT_NS);
+    for (int call = 0; call < SIM_CALL_COUNT; call++) {
+        calls += sim_timing_call_ns(call);
+        waiting += sim_timing_wait_ns(call);
+    }
+    put(emit, "calls_ns", calls, SM_UNIT_NS);
+    put(emit, "launches_ns", sim_timing_launch_ns(), SM_UNIT_NS);
+    put(emit, "program_ns", sim_timing_spent_ns(), SM_UNIT_NS);
+    put(emit, "waiting_ns", waiting, SM_UNIT_NS);
+    sm_emit_object_open(emit, "waiting_in");
+    for (int call = 0; call < SIM_CALL_COUNT; call++)
+        if (sim_timing_wait_ns(call))
+            put(emit, sim_call_names[call], sim_timing_wait_ns(call), SM_UNIT_NS);
+    sm_emit_object_close(emit);
+    sm_emit_object_close(emit);
+}
+
 static void put_device(struct sm_emit *emit, int device)
 {
     sm_emit_object_open(emit, NULL);
@@ -81,6 +136,11 @@ static void put_device(struct sm_emit *emit, int device)
     put(emit, "address_bytes", sim_address_bytes(device), SM_UNIT_BYTES);
     put_calls(emit, device);
     put_violations(emit, device);
+    if (sim_timing_on()) {
+        sim_lock();
+        put_streams(emit, device);
+        sim_unlock();
+    }
     sm_emit_object_close(emit);
 }
 
@@ -112,6 +172,11 @@ static size_t lay_out(char *buffer, size_t size)
     sm_emit_string(&emit, "cost", sim_cost_name());
     sm_emit_string(&emit, "streams", sim_config_streams_text(&sim_config, text, sizeof text));
     sm_emit_bool(&emit, "strict", sim_config.strict);
+    if (sim_timing_on()) {
+        sim_lock();
+        put_host(&emit);
+        sim_unlock();
+    }
     sm_emit_array_open(&emit, "devices");
     for (int device = 0; device < sim_config.devices; device++)
         put_device(&emit, device);

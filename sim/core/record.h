@@ -8,6 +8,7 @@
  * ns}, "driver_ns_total", "violations": [ {"rule", "call", "base", "size", "text"} ] } ], "violations_total":
  * n, "unsupported_calls": {name: count}, "faults": n, "live": {what is left} }
  *
+ * In virtual time also "virtual_ns" and "host" (docs/virtual-time.md), and each device has "streams".
  * Calls with a count of 0 are left out. A violation that belongs to no device is listed with device 0. */
 #ifndef SEAMALLOC_SIM_CORE_RECORD_H
 #define SEAMALLOC_SIM_CORE_RECORD_H

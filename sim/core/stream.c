@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stream: see stream.h. */
 #include "sim/core/stream.h"
+#include "sim/core/calls.h"
 #include "sim/core/capture.h"
 #include "sim/core/config.h"
 #include "sim/core/context.h"
 #include "sim/core/lock.h"
 #include "sim/core/memory.h"
+#include "sim/core/model.h"
 #include "sim/core/rules.h"
 #include "sim/core/table.h"
+#include "sim/core/timing.h"
+#include "sim/core/trace.h"
 #include <stdlib.h>
 
 static struct sim_stream *_Atomic legacy[SIM_DEVICES_MAX];
@@ -31,7 +35,7 @@ static struct sim_stream *make(int device, unsigned flags, int priority, bool is
         free(s);
         return NULL;
     }
-    s->number = next_number++;
+    s->number = s->lane->stream = next_number++;
     return s;
 }
 
@@ -145,6 +149,15 @@ static void add_touch(struct sim_op *op, uint64_t base, uint64_t size, bool writ
         op->touches[op->touch_count++] = (struct sim_touch){base, size, write};
 }
 
+/* A large copy out of pageable memory returns when it has been read, which is when it is all but over. In
+ * virtual time the host waits for it; elsewhere it is read at once. */
+static bool waits_for_source(const struct sim_transfer *t)
+{
+    enum { STAGED_AT_ONCE = 65536 };
+    return sim_timing_on() && !t->element && t->dst_device && !t->src_device &&
+           t->width * t->height > STAGED_AT_ONCE && !sim_memory_is_pinned(t->src);
+}
+
 CUresult sim_stream_transfer(struct sim_stream *stream, struct sim_transfer *transfer, bool sync)
 {
     struct sim_op op = {.kind = SIM_OP_TRANSFER};
@@ -166,7 +179,7 @@ CUresult sim_stream_transfer(struct sim_stream *stream, struct sim_transfer *tra
     }
     CUresult result = sim_stream_submit(stream, &op);
     bool to_pageable = !transfer->dst_device && !sim_memory_is_pinned(transfer->dst);
-    if (!result && (sync || to_pageable) && !lane->capture)
+    if (!result && (sync || to_pageable || waits_for_source(transfer)) && !lane->capture)
         result = sim_queue_wait(lane, lane->last);
     return result;
 }
@@ -245,12 +258,68 @@ CUresult sim_stream_work(CUstream stream, CUdeviceptr base, size_t size, uint64_
 {
     struct sim_op op = {.kind = SIM_OP_KERNEL};
     struct sim_stream *s = control_get(stream);
-    (void)ns; /* time is counted in calls, until a mode counts it in nanoseconds */
+    op.ns = ns;
+    sim_set_current(SIM_CALL_cuLaunchKernel);
     add_touch(&op, base, size, true);
     CUresult result = s ? sim_stream_submit(s, &op) : CUDA_ERROR_INVALID_HANDLE;
     sim_queue_tick();
     sim_unlock();
     return result;
+}
+
+CUresult sim_stream_do(CUstream stream, CUdeviceptr base, size_t size, const struct sim_work *work)
+{
+    struct sim_op op = {.kind = SIM_OP_KERNEL, .name = work->name, .ns = sim_model_work_ns(work)};
+    sim_set_current(SIM_CALL_cuLaunchKernel);
+    if (sim_timing_on())
+        sim_timing_launch();
+    struct sim_stream *s = control_get(stream);
+    add_touch(&op, base, size, true);
+    CUresult result = s ? sim_stream_submit(s, &op) : CUDA_ERROR_INVALID_HANDLE;
+    sim_queue_tick();
+    sim_unlock();
+    return result;
+}
+
+CUresult sim_stream_collective(CUstream stream, CUdeviceptr base, size_t size, enum sim_collective what,
+                               uint64_t bytes, int ranks)
+{
+    struct sim_work work = {0};
+    sim_model_collective(&work, what, bytes, ranks);
+    return sim_stream_do(stream, base, size, &work);
+}
+
+uint64_t sim_host_ns(void)
+{
+    return sim_timing_now();
+}
+
+bool sim_stream_time(CUstream stream, struct sim_stream_time *time)
+{
+    const struct sim_stream *s = control_get(stream);
+    const struct sim_track *track = s ? s->lane->track : NULL;
+    bool known = track && track->time.operations;
+    if (known)
+        *time = track->time;
+    sim_unlock();
+    return known;
+}
+
+uint64_t sim_stream_waited_ns(CUstream stream, CUstream other)
+{
+    const struct sim_stream *s = sim_stream_get(stream), *o = control_get(other);
+    const struct sim_track *track = s ? s->lane->track : NULL;
+    uint64_t ns = 0;
+    for (size_t i = 0; track && o && i < track->waited_count; i++)
+        if (track->waited[i].stream == o->number)
+            ns = track->waited[i].ns;
+    sim_unlock();
+    return ns;
+}
+
+bool sim_trace_to(const char *path)
+{
+    return path ? sim_timing_on() && sim_trace_begin(path) : sim_trace_end();
 }
 
 CUresult sim_stream_run(CUstream stream)

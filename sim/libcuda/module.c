@@ -4,7 +4,9 @@
 #include "sim/core/module.h"
 #include "sim/core/calls.h"
 #include "sim/core/lock.h"
+#include "sim/core/model.h"
 #include "sim/core/stream.h"
+#include "sim/core/trace.h"
 #include <string.h>
 
 enum { THREADS_PER_BLOCK = 1024, THREADS_PER_MULTIPROCESSOR = 2048, SHARED_BYTES = 49152, REGISTERS = 32 };
@@ -312,12 +314,21 @@ SIM_API CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction functi
 
 /* ---- launches ---- */
 
-static CUresult launch(CUfunction function, CUstream handle)
+/* What the next kernel of this thread moves; 0: not known. */
+static __thread uint64_t next_bytes;
+
+void sim_kernel_moves(uint64_t bytes)
 {
-    struct sim_op op = {.kind = SIM_OP_KERNEL};
+    next_bytes = bytes;
+}
+
+static CUresult launch(CUfunction function, CUstream handle, uint64_t threads)
+{
+    struct sim_op op = {.kind = SIM_OP_KERNEL, .ns = sim_model_kernel_ns(threads, next_bytes)};
     struct sim_stream *stream = sim_stream_get(handle);
+    next_bytes = 0;
     GET_FUNCTION(f, function);
-    (void)f;
+    op.name = sim_trace_on() ? sim_trace_name(f->name) : NULL;
     if (!stream)
         return sim_context_device() < 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
     sim_lock();
@@ -343,7 +354,9 @@ SIM_API CUresult cuLaunchKernel(CUfunction function, unsigned int gx, unsigned i
     (void)shared;
     (void)params;
     (void)extra;
-    return is_launchable(gx, gy, gz, bx, by, bz) ? launch(function, stream) : CUDA_ERROR_INVALID_VALUE;
+    return is_launchable(gx, gy, gz, bx, by, bz)
+               ? launch(function, stream, (uint64_t)gx * gy * gz * bx * by * bz)
+               : CUDA_ERROR_INVALID_VALUE;
 }
 
 SIM_API CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int gx, unsigned int gy,
@@ -353,7 +366,9 @@ SIM_API CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int gx,
     SIM_ENTER(cuLaunchCooperativeKernel);
     (void)shared;
     (void)params;
-    return is_launchable(gx, gy, gz, bx, by, bz) ? launch(function, stream) : CUDA_ERROR_INVALID_VALUE;
+    return is_launchable(gx, gy, gz, bx, by, bz)
+               ? launch(function, stream, (uint64_t)gx * gy * gz * bx * by * bz)
+               : CUDA_ERROR_INVALID_VALUE;
 }
 
 SIM_API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params,
@@ -365,7 +380,9 @@ SIM_API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction funct
     (void)extra;
     return is_launchable(config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
                          config->blockDimY, config->blockDimZ)
-               ? launch(function, config->hStream)
+               ? launch(function, config->hStream,
+                        (uint64_t)config->gridDimX * config->gridDimY * config->gridDimZ * config->blockDimX *
+                            config->blockDimY * config->blockDimZ)
                : CUDA_ERROR_INVALID_VALUE;
 }
 

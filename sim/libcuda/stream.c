@@ -6,6 +6,7 @@
 #include "sim/core/capture.h"
 #include "sim/core/config.h"
 #include "sim/core/lock.h"
+#include "sim/core/timing.h"
 
 /* Why sim_stream_get gave nothing. */
 static CUresult no_stream(void)
@@ -124,6 +125,8 @@ SIM_API CUresult cuStreamQuery(CUstream handle)
     if (!result && sim_queue_pending(stream->lane))
         result = CUDA_ERROR_NOT_READY;
     sim_unlock();
+    if (result == CUDA_ERROR_NOT_READY && sim_timing_on())
+        sim_timing_vain();
     return result;
 }
 
@@ -235,7 +238,11 @@ SIM_API CUresult cuEventQuery(CUevent handle)
         if (result)
             return result;
     }
-    return sim_event_is_done(event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    if (sim_event_is_done(event))
+        return CUDA_SUCCESS;
+    if (sim_timing_on())
+        sim_timing_vain();
+    return CUDA_ERROR_NOT_READY;
 }
 
 SIM_API CUresult cuEventSynchronize(CUevent handle)

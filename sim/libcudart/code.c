@@ -10,6 +10,7 @@
  * Lock: `lock` for everything here but reading the table, whose entries are added at the head of a chain and
  * never taken out. */
 #include "sim/libcudart/fill.h"
+#include "sim/libcudart/moves.h"
 #include "sim/libcudart/registration.h"
 #include "sim/sim.h"
 
@@ -28,6 +29,7 @@ struct symbol {
     const char *name;
     size_t size; /* of a variable; 0 for a kernel */
     bool elementwise;
+    struct rt_moves moves;
     unsigned fill; /* of a fill kernel: bytes of its element; else 0 */
     /* The driver's function, or the variable's address, on each device; 0 until it is asked for. */
     _Atomic uintptr_t on_device[RT_DEVICES_MAX];
@@ -63,6 +65,8 @@ static void add_symbol(const void *host, const char *name, size_t size)
     symbol->name = name;
     symbol->size = size;
     symbol->elementwise = size == 0 && rt_is_elementwise(name);
+    if (size == 0)
+        symbol->moves = rt_moves(name);
     symbol->fill = symbol->elementwise ? rt_fill_element(name) : 0;
     pthread_mutex_lock(&lock);
     symbol->next = *bucket_of(host);
@@ -279,6 +283,7 @@ RT_API cudaError_t cudaLaunchKernel(const void *host, dim3 grid, dim3 block, voi
         return error;
     if (symbol->elementwise)
         rt_announce(arguments);
+    sim_kernel_moves(rt_moved_bytes(&symbol->moves, arguments, (uint64_t)grid.x * grid.y * grid.z));
     error = note_launch(cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
                                        (unsigned)shared, stream, arguments, NULL));
     if (symbol->elementwise)

@@ -66,27 +66,20 @@ size_t mathlib_type_bytes(int type)
     }
 }
 
-/* Round figures of a large current device, in operations and bytes a nanosecond: half of what its tensor
- * cores could do with 16-bit numbers, an eighth of that for wider ones, and its memory's bandwidth. */
-static double operations_per_ns(int type)
-{
-    return mathlib_type_bytes(type) <= 2 ? 400e3 : 50e3;
-}
-
-#define BYTES_PER_NS 3000.0
-
 void mathlib_matrix_product(CUstream stream, const struct mathlib_matrix *result, int64_t inner)
 {
-    double element = (double)mathlib_type_bytes(result->type), batch = (double)result->batch;
-    double rows = (double)result->rows, columns = (double)result->columns;
-    double arithmetic = 2.0 * rows * columns * (double)inner * batch / operations_per_ns(result->type);
-    double bytes = element * batch * (rows * columns + (rows + columns) * (double)inner) / BYTES_PER_NS;
-    double ns = arithmetic > bytes ? arithmetic : bytes;
+    unsigned element = (unsigned)mathlib_type_bytes(result->type);
+    double rows = (double)result->rows, columns = (double)result->columns, batch = (double)result->batch;
+    double elements = batch * (rows * columns + (rows + columns) * (double)inner);
+    struct sim_work work = {.name = "matrix product",
+                            .operations = 2.0 * rows * columns * (double)inner * batch,
+                            .element_bytes = element,
+                            .memory_bytes = (uint64_t)(elements * element)};
     size_t size = 0;
 
     if (result->base && result->rows > 0 && result->columns > 0 && result->batch > 0)
         size = (size_t)(result->stride * (result->batch - 1) + result->ld * (result->columns - 1) +
                         result->rows) *
-               mathlib_type_bytes(result->type);
-    sim_stream_work(stream, size ? result->base : 0, size, (uint64_t)ns);
+               element;
+    sim_stream_do(stream, size ? result->base : 0, size, &work);
 }

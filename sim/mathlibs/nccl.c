@@ -18,9 +18,6 @@
 
 enum { NCCL_SUCCESS = 0, NCCL_UNHANDLED_CUDA_ERROR = 1, NCCL_SYSTEM_ERROR = 2, NCCL_INVALID_ARGUMENT = 4 };
 
-/* Bytes a nanosecond between devices of one machine: a round figure. */
-#define LINK_BYTES_PER_NS 400.0
-
 struct communicator {
     int ranks, rank;
     CUdevice device;
@@ -157,14 +154,15 @@ int ncclMemFree(void *pointer)
 
 /* ---- large messages: their time, and this rank's own data ---- */
 
-/* The time of `size` bytes over the link, for the range in which they arrive. */
-static int transfer(const void *buffer, size_t size, CUstream stream)
+/* This rank's part of a collective that moves `total` bytes, for the range in which its own arrive. */
+static int transfer(enum sim_collective what, const void *buffer, size_t size, size_t total,
+                    const struct communicator *communicator, CUstream stream)
 {
     CUresult result;
 
     if (size == 0)
         return NCCL_SUCCESS;
-    result = sim_stream_work(stream, (CUdeviceptr)buffer, size, (uint64_t)((double)size / LINK_BYTES_PER_NS));
+    result = sim_stream_collective(stream, (CUdeviceptr)buffer, size, what, total, communicator->ranks);
     return result == CUDA_SUCCESS ? NCCL_SUCCESS : NCCL_UNHANDLED_CUDA_ERROR;
 }
 
@@ -178,18 +176,20 @@ static int copy_to(void *to, const void *from, size_t size, CUstream stream)
 }
 
 /* Takes the time, and copies unless in place. */
-static int copy(const void *from, void *to, size_t size, CUstream stream)
+static int copy(enum sim_collective what, const void *from, void *to, size_t size, size_t total,
+                const struct communicator *communicator, CUstream stream)
 {
-    int result = transfer(to, size, stream);
+    int result = transfer(what, to, size, total, communicator, stream);
 
     return result == NCCL_SUCCESS ? copy_to(to, from, size, stream) : result;
 }
 
 /* This rank's data to each of `ranks` places. */
-static int fill_places(const char *from, char *to, size_t size, const struct communicator *communicator,
-                       CUstream stream)
+static int fill_places(enum sim_collective what, const char *from, char *to, size_t size,
+                       const struct communicator *communicator, CUstream stream)
 {
-    int result = transfer(to, size * (size_t)communicator->ranks, stream);
+    size_t total = size * (size_t)communicator->ranks;
+    int result = transfer(what, to, total, total, communicator, stream);
 
     for (int i = 0; i < communicator->ranks && result == NCCL_SUCCESS; i++)
         result = copy_to(to + (size_t)i * size, from, size, stream);
@@ -277,7 +277,7 @@ int ncclAllReduce(const void *from, void *to, size_t count, int type, int op, co
 
     if (is_small(communicator, size, stream))
         return reduce_small(from, to, count, 0, count, type, op, communicator, stream);
-    return copy(from, to, size, stream);
+    return copy(SIM_ALL_REDUCE, from, to, size, size, communicator, stream);
 }
 
 int ncclReduce(const void *from, void *to, size_t count, int type, int op, int root, comm communicator,
@@ -288,7 +288,8 @@ int ncclReduce(const void *from, void *to, size_t count, int type, int op, int r
 
     if (is_small(communicator, size, stream))
         return reduce_small(from, mine ? to : NULL, count, 0, count, type, op, communicator, stream);
-    return mine ? copy(from, to, size, stream) : transfer(from, size, stream);
+    return mine ? copy(SIM_REDUCE, from, to, size, size, communicator, stream)
+                : transfer(SIM_REDUCE, from, size, size, communicator, stream);
 }
 
 int ncclReduceScatter(const void *from, void *to, size_t count, int type, int op, comm communicator,
@@ -299,7 +300,8 @@ int ncclReduceScatter(const void *from, void *to, size_t count, int type, int op
 
     if (is_small(communicator, size * ranks, stream))
         return reduce_small(from, to, count * ranks, count * rank, count, type, op, communicator, stream);
-    return copy((const char *)from + rank * size, to, size, stream);
+    return copy(SIM_REDUCE_SCATTER, (const char *)from + rank * size, to, size, size * ranks, communicator,
+                stream);
 }
 
 int ncclBroadcast(const void *from, void *to, size_t count, int type, int root, comm communicator,
@@ -310,7 +312,8 @@ int ncclBroadcast(const void *from, void *to, size_t count, int type, int root, 
     int result;
 
     if (!is_small(communicator, size, stream))
-        return mine ? copy(from, to, size, stream) : transfer(to, size, stream);
+        return mine ? copy(SIM_BROADCAST, from, to, size, size, communicator, stream)
+                    : transfer(SIM_BROADCAST, to, size, size, communicator, stream);
     result = show(communicator, mine ? from : to, size, stream);
     if (result == NCCL_SUCCESS)
         result = write_device(to, exchange_of(communicator->exchange, root), size, stream);
@@ -328,7 +331,7 @@ int ncclAllGather(const void *from, void *to, size_t count, int type, comm commu
 
     if (is_small(communicator, size, stream))
         return gather_small(from, to, size, communicator, stream);
-    return fill_places(from, to, size, communicator, stream);
+    return fill_places(SIM_ALL_GATHER, from, to, size, communicator, stream);
 }
 
 int ncclGather(const void *from, void *to, size_t count, int type, int root, comm communicator,
@@ -339,7 +342,8 @@ int ncclGather(const void *from, void *to, size_t count, int type, int root, com
 
     if (is_small(communicator, size, stream))
         return gather_small(from, mine ? to : NULL, size, communicator, stream);
-    return mine ? fill_places(from, to, size, communicator, stream) : transfer(from, size, stream);
+    return mine ? fill_places(SIM_GATHER, from, to, size, communicator, stream)
+                : transfer(SIM_GATHER, from, size, size * (size_t)communicator->ranks, communicator, stream);
 }
 
 int ncclAlltoAll(const void *from, void *to, size_t count, int type, comm communicator, CUstream stream)
@@ -348,7 +352,7 @@ int ncclAlltoAll(const void *from, void *to, size_t count, int type, comm commun
     int result;
 
     if (!is_small(communicator, total, stream))
-        return copy(from, to, total, stream);
+        return copy(SIM_ALL_TO_ALL, from, to, total, total, communicator, stream);
     result = show(communicator, from, total, stream);
     for (int i = 0; i < communicator->ranks && result == NCCL_SUCCESS; i++)
         result = write_device((char *)to + (size_t)i * size,
@@ -367,7 +371,7 @@ int ncclSend(const void *from, size_t count, int type, int peer, comm communicat
     int result;
 
     if (!is_small(communicator, size, stream))
-        return transfer(from, size, stream);
+        return transfer(SIM_SEND, from, size, size, communicator, stream);
     result = read_device(bytes, from, size, stream);
     if (result == NCCL_SUCCESS && !exchange_send(communicator->exchange, peer, bytes, size))
         result = NCCL_SYSTEM_ERROR;
@@ -380,7 +384,7 @@ int ncclRecv(void *to, size_t count, int type, int peer, comm communicator, CUst
     char bytes[EXCHANGE_BYTES_MAX];
 
     if (!is_small(communicator, size, stream))
-        return transfer(to, size, stream);
+        return transfer(SIM_SEND, to, size, size, communicator, stream);
     if (!exchange_receive(communicator->exchange, peer, bytes, size))
         return NCCL_SYSTEM_ERROR;
     return write_device(to, bytes, size, stream);

@@ -18,6 +18,7 @@ void fixture_init(struct fixture *f)
     f->sim.backed = false;
     f->sim.stuck_ms = 2000;
     sm_options_defaults(&f->options);
+    f->options.patience_ms = 0; /* a stream that a test holds does not come free by waiting */
 }
 
 void fixture_open(struct fixture *f, const char *options)

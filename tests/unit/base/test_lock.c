@@ -106,7 +106,8 @@ static void right_orders_pass(void **state)
 static void wrong_orders_abort(void **state)
 {
     (void)state;
-    skip(); /* release builds do not look */
+    print_message("release builds do not look at the order\n");
+    skip();
 }
 #else
 static void take_in_the_wrong_order(void)

@@ -52,11 +52,34 @@ static void test_parts(void **state)
     unlink(path);
 }
 
+/* Work has figures of its own; a file that gives none, as one that was made by timing calls, takes h100's. */
+static void test_work(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"default 0\nwork.kernel_ns 7\n", "default 0\n"};
+    static const uint64_t kernel_ns[] = {7, 2000};
+    struct sim_stream_time time;
+    struct sim_work work = {0};
+    for (size_t i = 0; i < 2; i++) {
+        char path[] = "/tmp/sim-cost-XXXXXX";
+        struct sim_config config = small_device();
+        write_costs(path, texts[i]);
+        config.cost = path;
+        config.streams = SIM_STREAMS_TIMED;
+        begin(&config);
+        assert_ok(sim_stream_do(NULL, 0, 0, &work));
+        assert_true(sim_stream_time(NULL, &time));
+        assert_int_equal(time.busy_ns, kernel_ns[i]);
+        unlink(path);
+    }
+}
+
 static void test_wrong_files(void **state)
 {
     (void)state;
-    static const char *const wrong[] = {"cuMemMap\n",    "cuMemMap 1 2 3 4\n", "cuMemMap x\n",
-                                        "cuNothing 1\n", "cuMemMap -1\n",      "cuMemMap 1.5\n"};
+    static const char *const wrong[] = {"cuMemMap\n",           "cuMemMap 1 2 3 4\n", "cuMemMap x\n",
+                                        "cuNothing 1\n",        "cuMemMap -1\n",      "work.nothing 1\n",
+                                        "work.kernel_ns 1 2\n", "cuMemMap 1.5\n"};
     struct sim_config config = small_device();
     start_with("zero");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -89,6 +112,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_preset_loads),
         cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_work),
         cmocka_unit_test(test_wrong_files),
         cmocka_unit_test(test_failed_call),
     };

@@ -90,7 +90,8 @@ static void test_bad_values(void **state)
         {"SEAMALLOC_SIM_STREAMS", "lag:", "lag:N"},
         {"SEAMALLOC_SIM_STREAMS", "sometimes", "lag:N"},
         {"SEAMALLOC_SIM_STREAMS", "random:x", "random:SEED"},
-        {"SEAMALLOC_SIM_STREAMS", "timed", "not there yet"},
+        {"SEAMALLOC_SIM_STREAMS", "timed:1", "timed"},
+        {"SEAMALLOC_SIM_TRACE", "/tmp/never-made.json", "SEAMALLOC_SIM_STREAMS=timed"},
         {"SEAMALLOC_SIM_COST", "h200", "h100, a100"},
         {"SEAMALLOC_SIM_FAIL", "cuMemMap", "CALL:N"},
         {"SEAMALLOC_SIM_FAIL", "cuMemMap:0", "from 1"},
@@ -240,6 +241,37 @@ static void test_real_device(void **state)
     rmdir(root);
 }
 
+/* The trace is whole at the end, and a forked child has written nothing into it. */
+static void test_trace(void **state)
+{
+    (void)state;
+    struct outcome outcome;
+    char folder[] = "/tmp/sim-trace-XXXXXX", path[64];
+    size_t i, creates = 0;
+    const json_t *event;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/trace.json", folder);
+    setenv("SEAMALLOC_SIM_TRACE", path, 1);
+    setenv("SEAMALLOC_SIM_STREAMS", "timed", 1);
+    in_child(work_and_fork, &outcome);
+    unsetenv("SEAMALLOC_SIM_TRACE");
+    unsetenv("SEAMALLOC_SIM_STREAMS");
+    assert_int_equal(outcome.status, 0);
+    assert_text(&outcome, "streams timed");
+    json_t *root = json_load_file(path, 0, NULL);
+    assert_non_null(root);
+    json_array_foreach(json_object_get(root, "traceEvents"), i, event)
+    {
+        const char *name = json_string_value(json_object_get(event, "name"));
+        creates += strcmp(name, "cuMemCreate") == 0;
+    }
+    assert_true(creates >= 2); /* two calls, each with a fixed and another part */
+    assert_int_equal(creates % 2, 0);
+    json_decref(root);
+    unlink(path);
+    rmdir(folder);
+}
+
 static int use_uninitialised(void)
 {
     int count;
@@ -261,6 +293,7 @@ int main(void)
         cmocka_unit_test(test_faults),      cmocka_unit_test(test_strict),
         cmocka_unit_test(test_report),      cmocka_unit_test(test_report_by_process),
         cmocka_unit_test(test_real_device), cmocka_unit_test(test_not_initialised),
+        cmocka_unit_test(test_trace),
     };
     setenv("SEAMALLOC_SIM_PROBE", "/nonexistent", 1); /* also on a machine with a GPU */
     return cmocka_run_group_tests(tests, NULL, NULL);

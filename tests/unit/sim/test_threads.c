@@ -51,13 +51,14 @@ static void *work(void *unused)
     return NULL;
 }
 
-static void test_threads(void **state)
+static void run(enum sim_streams streams)
 {
-    (void)state;
     struct sim_config config = small_device();
     pthread_t threads[THREADS];
     CUevent event;
+    config.streams = streams;
     config.stuck_ms = 60000;
+    atomic_store(&calls, 0);
     begin(&config);
     assert_ok(cuCtxGetCurrent(&context));
     assert_ok(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
@@ -75,8 +76,23 @@ static void test_threads(void **state)
     assert_int_equal(sim_physical_bytes(0), 0);
 }
 
+static void test_threads(void **state)
+{
+    (void)state;
+    run(SIM_STREAMS_IMMEDIATE);
+}
+
+/* The threads share the host's one clock. */
+static void test_threads_in_virtual_time(void **state)
+{
+    (void)state;
+    run(SIM_STREAMS_TIMED);
+    assert_true(sim_host_ns() >= sim_driver_ns("cuMemAlloc"));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_threads)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_threads),
+                                       cmocka_unit_test(test_threads_in_virtual_time)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
