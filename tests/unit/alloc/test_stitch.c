@@ -407,6 +407,7 @@ static void a_view_waits_for_all_that_used_it(void **state)
     comb_thin(&foreign, &f);
     CUdeviceptr block = fixture_alloc(&f, 40 * MIB, a);
     fixture_free(&f, block);
+    run(a);
     CUdeviceptr low = fixture_alloc(&f, 15 * MIB, a);
     assert_int_equal(low, block);
     fixture_work(a, low, 15 * MIB);
