@@ -21,6 +21,27 @@ static cuuint64_t capture_of(struct sm_device *device, CUstream stream)
     return status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? id : 0;
 }
 
+bool sm_capture_on(struct sm_device *device, CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult code = SM_CALL(device->allocator->driver, cuStreamIsCapturing, stream, &status);
+    return code == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+CUresult sm_capture_safe_wait(struct sm_device *device)
+{
+    bool captured = false;
+    sm_lock_take(&device->heap_lock);
+    for (int i = 0; i < SM_STREAM_SLOTS; i++) {
+        struct sm_stream *stream;
+        LIST_FOREACH(stream, &device->streams[i], link)
+            captured = captured || sm_capture_on(device, stream->stream);
+    }
+    sm_lock_give(&device->heap_lock);
+    return captured ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+                    : SM_CALL(device->allocator->driver, cuCtxSynchronize, );
+}
+
 static bool may_bind(struct sm_device *device, const struct sm_scope *scope)
 {
     struct sm_scope *other;

@@ -11,6 +11,7 @@
  * Events are kept and used again; they carry no time. Protected by: heap lock; waits are made with the memory
  * lock alone. */
 #include "alloc/engine.h"
+#include "alloc/plant.h"
 #include "base/log.h"
 
 bool sm_fence_add(struct sm_device *device, struct sm_block *block, struct sm_stream *stream)
@@ -73,6 +74,13 @@ static void queue_unrecorded(struct sm_device *device, struct sm_fence *fence)
     TAILQ_INSERT_TAIL(&device->unrecorded, fence, waiting);
 }
 
+static CUstream recorded_on(const struct sm_fence *fence)
+{
+    struct sm_stream *stream =
+        SM_PLANTED(WRONG_STREAM) ? fence->block->extent->home->key.stream : fence->stream;
+    return stream->stream;
+}
+
 /* Puts a fence into its stream's queue with an event recorded, or into the list of those without. Context
  * entered. */
 static bool record_one(struct sm_device *device, struct sm_fence *fence)
@@ -82,14 +90,14 @@ static bool record_one(struct sm_device *device, struct sm_fence *fence)
     struct sm_spare_event *spare = event_take(device);
     CUresult code = CUDA_ERROR_UNKNOWN;
     if (spare) {
-        CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
         sm_lock_give(&device->heap_lock);
-        code = SM_CALL(driver, cuStreamIsCapturing, stream->stream, &status);
         /* Recorded in a capture, the event would belong to the graph. */
-        if (code == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE)
+        if (sm_capture_on(device, stream->stream))
             code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-        if (code == CUDA_SUCCESS)
-            code = SM_CALL(driver, cuEventRecord, spare->event, stream->stream);
+        else
+            code = SM_PLANTED(MISSING_EVENT)
+                       ? CUDA_SUCCESS
+                       : SM_CALL(driver, cuEventRecord, spare->event, recorded_on(fence));
         sm_lock_take(&device->heap_lock);
     }
     if (code == CUDA_SUCCESS) {
@@ -189,7 +197,8 @@ void sm_fence_poll(struct sm_device *device)
         next = TAILQ_NEXT(stream, waits);
         while ((fence = TAILQ_FIRST(&stream->waiting))) {
             struct sm_spare_event *spare = fence->event;
-            CUresult code = SM_CALL(driver, cuEventQuery, spare->event);
+            CUresult code =
+                SM_PLANTED(EARLY_REUSE) ? CUDA_SUCCESS : SM_CALL(driver, cuEventQuery, spare->event);
             if (code != CUDA_SUCCESS) {
                 if (code != CUDA_ERROR_NOT_READY)
                     sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
@@ -280,7 +289,6 @@ static void pass_until(struct sm_device *device, struct sm_fence_queue *queue, u
 
 bool sm_fence_wait_all(struct sm_device *device)
 {
-    struct sm_driver *driver = device->allocator->driver;
     struct sm_stream *stream, *next;
     uint64_t until;
     bool capturing;
@@ -291,7 +299,7 @@ bool sm_fence_wait_all(struct sm_device *device)
     sm_lock_give(&device->heap_lock);
     if (capturing)
         return false;
-    code = SM_CALL(driver, cuCtxSynchronize, );
+    code = sm_capture_safe_wait(device);
     sm_lock_take(&device->heap_lock);
     sm_stats_count(device->stats, code ? SM_COUNTER_driver_errors : SM_COUNTER_num_sync_all_streams, 1);
     if (code == CUDA_SUCCESS)

@@ -306,8 +306,7 @@ void sm_stitch_teardown(struct sm_device *device);
 
 /* Adds a stream to a LIVE block's fence; heap lock held. Returns: false when out of host memory. */
 bool sm_fence_add(struct sm_device *device, struct sm_block *block, struct sm_stream *stream);
-/* The same with a record that was taken from device->heap.fences before; the stream is not in the fence yet.
- * */
+/* The same with a record taken from device->heap.fences before; the stream is not in the fence yet. */
 void sm_fence_set(struct sm_block *block, struct sm_stream *stream, struct sm_fence *record);
 /* The block was just made PENDING: records an event for each entry of its fence. Heap lock held at entry and
  * exit, not over the driver calls. Entries without an event wait in device->unrecorded. Never fails. */
@@ -340,6 +339,13 @@ seam_result sm_capture_end(struct sm_device *device, seam_pool_id id, struct sm_
 seam_result sm_capture_release(struct sm_device *device, seam_pool_id id, struct sm_error *error);
 /* True when the home's memory may be given back: no graph holds addresses in its pool. Heap lock held. */
 bool sm_capture_may_trim(struct sm_device *device, const struct sm_home *home);
+/* Is this stream being captured, or its capture broken but not ended? Asks the driver; any lock may be held.
+ * */
+bool sm_capture_on(struct sm_device *device, CUstream stream);
+/* Waits for the whole device, unless a stream that was ever named here is being captured: that would break
+ * the capture.
+ * Memory lock held, heap lock not; context entered. */
+CUresult sm_capture_safe_wait(struct sm_device *device);
 /* True while a capture is known to run on the device: queries, waits, unmaps would break it or its addresses.
  * Heap lock held. */
 bool sm_capture_running(struct sm_device *device);

@@ -150,6 +150,10 @@ void sm_reclaim_trim(struct sm_device *device)
         sm_lock_take(&device->heap_lock);
         sm_fence_poll(device);
         sm_lock_give(&device->heap_lock);
+        while (sm_fence_wait_one(device))
+            ;
+        if (device->pending) /* fences without an event */
+            sm_fence_wait_all(device);
         sm_release_lost(device);
         sm_trim(device, UINT64_MAX, SM_TRIM_WAIT, NULL);
         sm_trim_addresses(device);

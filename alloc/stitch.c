@@ -38,6 +38,7 @@
  * Protected by: memory lock; the heap lock for bookkeeping. */
 #include "alloc/engine.h"
 #include "alloc/heap/view.h"
+#include "alloc/plant.h"
 #include "base/align.h"
 #include "base/log.h"
 
@@ -88,8 +89,8 @@ static bool may_lend(const struct sm_home *home, void *context)
     const struct sm_stream *stream = home->key.stream;
     if (home->key.small_class || home->key.pool_first || home->key.pool_second)
         return false;
-    return stream == request->stream ||
-           (request->device->options.lending != SM_LENDING_OFF && stream->done == stream->freed);
+    return stream == request->stream || (request->device->options.lending != SM_LENDING_OFF &&
+                                         (stream->done == stream->freed || SM_PLANTED(EARLY_LEND)));
 }
 
 void sm_stitch_refresh(struct sm_request *request)
@@ -433,7 +434,7 @@ static bool is_idle(struct sm_device *device, struct sm_view *view, enum sm_trim
     sm_lock_give(&device->heap_lock);
     if (!mixed)
         return sm_stream_is_done(device, stream, freed, wait);
-    if (wait != SM_TRIM_WAIT || SM_CALL(device->allocator->driver, cuCtxSynchronize, ) != CUDA_SUCCESS)
+    if (wait != SM_TRIM_WAIT || sm_capture_safe_wait(device) != CUDA_SUCCESS)
         return false;
     sm_lock_take(&device->heap_lock);
     stream->done = sm_max(stream->done, freed);

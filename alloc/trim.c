@@ -9,6 +9,7 @@
  *
  * Protected by: memory lock; the heap lock is held for bookkeeping only. */
 #include "alloc/engine.h"
+#include "alloc/plant.h"
 #include "base/align.h"
 #include "base/log.h"
 
@@ -157,13 +158,15 @@ bool sm_stream_is_done(struct sm_device *device, struct sm_stream *stream, uint6
 {
     struct sm_driver *driver = device->allocator->driver;
     CUresult code;
-    if (stream->done >= freed)
+    if (stream->done >= freed || SM_PLANTED(EARLY_UNMAP))
         return true;
+    if (sm_capture_on(device, stream->stream))
+        return false;
     code = wait == SM_TRIM_WAIT ? SM_CALL(driver, cuStreamSynchronize, stream->stream)
                                 : SM_CALL(driver, cuStreamQuery, stream->stream);
     /* A stream that its owner destroyed answers nothing: then only the whole device can be asked. */
     if (code == CUDA_ERROR_INVALID_HANDLE || code == CUDA_ERROR_CONTEXT_IS_DESTROYED)
-        code = wait == SM_TRIM_WAIT ? SM_CALL(driver, cuCtxSynchronize, ) : CUDA_ERROR_NOT_READY;
+        code = wait == SM_TRIM_WAIT ? sm_capture_safe_wait(device) : CUDA_ERROR_NOT_READY;
     sm_lock_take(&device->heap_lock);
     if (code == CUDA_SUCCESS)
         stream->done = sm_max(stream->done, sm_min(freed, stream->freed));

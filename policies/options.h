@@ -40,8 +40,7 @@ struct sm_options {
     uint64_t small_limit;    /* bytes; requests up to it (inclusive, rounded) are the small class */
     uint64_t handle_bytes;   /* largest handle of a growth; 0: by policies/growth.h */
     uint64_t slack_permille; /* growth below peak live x (1 + this) needs no second thought */
-    uint64_t
-        patience_ms; /* how long a request that finds no memory waits for whichever pending block comes free first */
+    uint64_t patience_ms;    /* how long a request without memory waits for any pending block to come free */
     uint64_t address_limit;  /* bytes of address space that may be reserved, all devices */
     enum sm_lending lending; /* whether free memory of a stream may serve another */
     enum sm_peers peers;     /* who is granted access to new mappings */

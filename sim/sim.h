@@ -36,6 +36,16 @@ enum sim_streams {
     SIM_STREAMS_TIMED   /* when the host's virtual clock has passed its end; see "virtual time" below */
 };
 
+/* What a device may lack, or claim to have and refuse. */
+enum sim_feature {
+    SIM_FEATURE_VMM = 1,    /* virtual memory management */
+    SIM_FEATURE_EXPORT = 2, /* handles that can be shared as file descriptors */
+    SIM_FEATURE_FABRIC = 4, /* handles that can be shared between machines: never there, but may be claimed */
+    SIM_FEATURE_POOLS = 8,  /* cuMemAllocAsync and cuMemPoolCreate */
+    SIM_FEATURE_PEERS = 16, /* access from one device to another's memory */
+    SIM_FEATURE_MANAGED = 32 /* cuMemAllocManaged */
+};
+
 struct sim_config {
     int devices;              /* 1 .. SIM_DEVICES_MAX */
     uint64_t device_bytes;    /* memory of each device, a multiple of the granularity */
@@ -51,13 +61,14 @@ struct sim_config {
     bool partial_mappings; /* a mapping may be a part of a handle, at any offset; default: whole handles at 0
                             */
     bool unmap_several;    /* one unmap may take several whole adjoining mappings; default true */
-    bool vmm;              /* false: the device says that it has no VMM, and refuses the calls */
-    bool vmm_lies;         /* the device says that it has VMM, and refuses to create */
-    bool exportable;    /* false: handles with an export type are refused although the attribute says yes */
-    bool strict;        /* a violation ends the process */
-    bool log;           /* say on stderr, once a name, what was asked for and is not supported */
-    bool uninitialised; /* cuInit has not been called yet; default: it has */
-    uint32_t stuck_ms;  /* a host wait on a held stream gives up after this; 0: never */
+    unsigned lacks;        /* features (enum sim_feature) that the device says not to have, and refuses */
+    unsigned lies;         /* features that it says to have, and refuses all the same */
+    uint64_t tenant_bytes; /* memory of each device that another tenant has from the start */
+    bool strict;           /* a violation ends the process */
+    bool log;              /* say on stderr, once a name, what was asked for and is not supported */
+    bool uninitialised;    /* cuInit has not been called yet; default: it has */
+    const char *share; /* the devices are shared with all processes that give this name; NULL: with none */
+    uint32_t stuck_ms; /* a host wait on a held stream gives up after this; 0: never */
 };
 
 /* The device that is there when nobody says otherwise: one of 80 GiB, h100 costs, immediate streams, backed.
@@ -87,6 +98,13 @@ SIM_CONTROL void sim_fail_any(uint64_t nth, bool forever);
 /* The same for the calls named in a comma-separated list. Returns false for an unknown name. */
 SIM_CONTROL bool sim_fail_any_of(const char *calls, uint64_t nth, bool forever);
 
+/* Arms what SEAMALLOC_SIM_FAIL would: a comma-separated list of CALL:N, CALL:N+ and CALL:N..M, each perhaps
+ * with conditions, which then are all that is counted: ":size>=64M" (also >, <=, <, =; K, M and G are powers
+ * of two) for calls that have a size, ":device=1" for calls about that device.
+ * "cuMemCreate:2+:size>=64M:device=1" is each such creation from the second on. Returns false, with a message
+ * on stderr and nothing armed, for a text that is not one. */
+SIM_CONTROL bool sim_fail_text(const char *text);
+
 SIM_CONTROL void sim_fail_clear(void);
 /* Calls that failed on purpose since the start or the last sim_fail_clear. */
 SIM_CONTROL uint64_t sim_fail_hits(void);
@@ -112,6 +130,9 @@ SIM_CONTROL uint64_t sim_driver_ns(const char *name);
  */
 SIM_CONTROL uint64_t sim_physical_bytes(int device);
 SIM_CONTROL uint64_t sim_physical_bytes_peak(int device);
+/* The same for all processes that share the device. */
+SIM_CONTROL uint64_t sim_shared_bytes(int device);
+SIM_CONTROL uint64_t sim_shared_bytes_peak(int device);
 SIM_CONTROL uint64_t sim_mapping_count(int device);
 
 /* Another tenant of the device takes (+) or gives back (-) memory. Returns false when there is not so much.
@@ -148,7 +169,9 @@ SIM_CONTROL CUresult sim_stream_hold(CUstream stream, bool hold);
 
 /* Puts work on a stream that reads and writes [base, base + size); `ns` is its modelled time. The range is
  * checked as a kernel's would be: mapped, with access, not in use by unfinished work of another stream that
- * is not ordered before it. size 0: work that touches nothing. */
+ * is not ordered before it; mapped still when it completes. Work that completes later than it was put really
+ * writes there: the byte 0x3c, all over up to 64 KiB, else at both ends and some places between. size 0: work
+ * that touches nothing. */
 SIM_CONTROL CUresult sim_stream_work(CUstream stream, CUdeviceptr base, size_t size, uint64_t ns);
 
 /* The next kernel that this thread launches moves so many bytes of device memory, which gives its modelled
@@ -159,6 +182,10 @@ SIM_CONTROL void sim_kernel_moves(uint64_t bytes);
  * can tell from its arguments. Small reads of other memory then stay what copies and fills wrote there. size
  * 0: it may write anywhere, which is also true without this call. */
 SIM_CONTROL void sim_kernel_writes(CUdeviceptr base, size_t size);
+
+/* The next kernel that this thread launches surely writes all of [base, base + size). The range is checked as
+ * that of sim_stream_work. */
+SIM_CONTROL void sim_kernel_surely_writes(CUdeviceptr base, size_t size);
 
 /* Completes what is queued on a stream now (and what it waits for), held or not. */
 SIM_CONTROL CUresult sim_stream_run(CUstream stream);
@@ -243,6 +270,16 @@ struct sim_violation {
 SIM_CONTROL size_t sim_violation_count(void);
 /* The i-th since the start, oldest first; the first 1,024 are kept. Returns false beyond. */
 SIM_CONTROL bool sim_violation(size_t i, struct sim_violation *violation);
+
+/* Writes what happened lately to a range of device addresses, oldest first: what was reserved, mapped, given
+ * access, unmapped, allocated and freed there, each with the number of the call. size 0: to the device at
+ * all. The last 65,536 events of all ranges are kept, of which at most 24 are written. Returns how many were
+ * written. */
+SIM_CONTROL size_t sim_print_history(FILE *out, CUdeviceptr base, size_t size);
+
+/* Writes what is there and was never given back, each kind with the call that made it, at most 10 of a kind.
+ * Returns how much there is. Strict mode does this at exit, on stderr. */
+SIM_CONTROL size_t sim_print_leaks(FILE *out);
 
 /* ---- the record ---- */
 

@@ -86,7 +86,8 @@ SEAM_API seam_result seam_free(void *block);
 
 /* Says that work on another stream uses the block: after seam_free() it is reused only once that stream has
  * done what it had been given by then. The block's own stream is ignored. The stream must exist until the
- * block is freed. Errors: SEAM_E_POINTER, SEAM_E_HOST_OOM (the use is not noted), SEAM_E_ARGUMENT, SEAM_E_STATE. */
+ * block is freed. Errors: SEAM_E_POINTER, SEAM_E_HOST_OOM (the use is not noted), SEAM_E_ARGUMENT,
+ * SEAM_E_STATE. */
 SEAM_API seam_result seam_record_stream(void *block, seam_stream stream);
 
 /* The block that holds an address, its size and where it begins. Errors: SEAM_E_POINTER. */
@@ -119,7 +120,8 @@ SEAM_API SEAM_MUST_CHECK seam_result seam_pool_begin(int device, seam_pool_id po
                                                      void *context);
 SEAM_API seam_result seam_pool_end(int device, seam_pool_id pool);
 
-/* Drops one use. With no use left the pool's free memory may be given back: by seam_trim(), or when memory is short. */
+/* Drops one use. With no use left the pool's free memory may be given back: by seam_trim(), or when memory
+ * is short. */
 SEAM_API seam_result seam_pool_release(int device, seam_pool_id pool);
 
 /* ---- measurement ------------------------------------------------------------------------------------------

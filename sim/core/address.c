@@ -117,7 +117,8 @@ struct sim_range *sim_address_place(enum sim_range_kind kind, int device, uint64
         free(range);
         return NULL;
     }
-    *range = (struct sim_range){.base = base, .size = size, .kind = kind, .device = device};
+    *range = (struct sim_range){.base = base, .size = size, .kind = kind, .device = device, .file = device};
+    range->origin = sim_origin_now();
     range->id = kind == SIM_RANGE_PLAIN ? sim_address_new_id() : next_host_id++;
     RB_INSERT(range_tree, &ranges, range);
     arenas[device].used += size;
@@ -135,8 +136,24 @@ struct sim_range *sim_address_note_host(enum sim_range_kind kind, int device, ui
         return NULL;
     *range =
         (struct sim_range){.base = base, .size = size, .kind = kind, .device = device, .id = next_host_id++};
+    range->origin = sim_origin_now();
     RB_INSERT(range_tree, &ranges, range);
     return range;
+}
+
+struct sim_range *sim_address_split(struct sim_range *range, uint64_t size)
+{
+    struct sim_range *rest = malloc(sizeof *rest);
+    if (!rest)
+        return NULL;
+    *rest = *range;
+    rest->base += size;
+    rest->offset += size;
+    rest->size -= size;
+    rest->id = sim_address_new_id();
+    range->size = size;
+    RB_INSERT(range_tree, &ranges, rest);
+    return rest;
 }
 
 void sim_address_drop(struct sim_range *range)
@@ -199,7 +216,7 @@ void sim_address_live(struct sim_live *live)
             live->reserved_bytes += range->size;
             break;
         case SIM_RANGE_PLAIN:
-            live->allocations++;
+            live->allocations += !range->cached;
             break;
         default:
             live->host++;

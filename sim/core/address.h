@@ -8,8 +8,10 @@
 #ifndef SEAMALLOC_SIM_CORE_ADDRESS_H
 #define SEAMALLOC_SIM_CORE_ADDRESS_H
 
+#include "sim/core/history.h"
 #include "sim/core/tree.h"
 #include "sim/sim.h"
+#include <sys/queue.h>
 
 enum sim_range_kind {
     SIM_RANGE_RESERVATION, /* of cuMemAddressReserve */
@@ -26,13 +28,21 @@ struct sim_range {
     uint64_t base, size;
     enum sim_range_kind kind;
     int device;
-    uint64_t id;                /* PLAIN: its number among handles; others: unique */
-    uint64_t offset;            /* PLAIN: in the device's file */
-    uint64_t mappings;          /* RESERVATION: live ones in it */
-    uint64_t pool;              /* PLAIN of a pool: the pool's handle, else 0 */
-    enum sim_graph_state graph; /* PLAIN */
-    unsigned flags;             /* HOST, REGISTERED: as given */
-    bool freeing;               /* PLAIN of a pool: a free of it is queued */
+    uint64_t id;                      /* PLAIN: its number among handles; others: unique */
+    uint64_t offset;                  /* PLAIN: in its file */
+    int file;                         /* PLAIN: the file of its bytes (backing.h) */
+    unsigned opened;                  /* PLAIN: another process's; how often it is open */
+    uint64_t mappings;                /* RESERVATION: live ones in it */
+    uint64_t pool;                    /* PLAIN of a pool: the pool's handle, else 0 */
+    enum sim_graph_state graph;       /* PLAIN */
+    bool managed;                     /* PLAIN: the host may use it too */
+    unsigned flags;                   /* HOST, REGISTERED: as given */
+    bool cached;                      /* PLAIN of a pool: it is free there, and nobody's */
+    uint64_t freeing;                 /* PLAIN: the number of the queued free of it; 0: none */
+    uint32_t free_lane;               /* where that free is queued, */
+    uint64_t free_sequence;           /* and behind what */
+    TAILQ_ENTRY(sim_range) free_link; /* PLAIN of a pool, cached or freeing */
+    struct sim_origin origin;
 };
 
 /* How many bytes of addresses the arena of one device has. */
@@ -50,6 +60,10 @@ struct sim_range *sim_address_place(enum sim_range_kind kind, int device, uint64
 struct sim_range *sim_address_note_host(enum sim_range_kind kind, int device, uint64_t base, uint64_t size);
 /* Forgets a range, and gives its addresses back to the arena (not those of host memory). */
 void sim_address_drop(struct sim_range *range);
+
+/* Cuts a plain allocation in two; `range` keeps the first `size` bytes. Requires: 0 < size < range->size.
+ * Returns: the rest, or NULL without host memory. */
+struct sim_range *sim_address_split(struct sim_range *range, uint64_t size);
 
 /* The range that holds an address; the one that begins there. Return: NULL for none. */
 struct sim_range *sim_address_find(uint64_t address);

@@ -7,24 +7,37 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-static int files[SIM_DEVICES_MAX];
-static int file_count;
+/* The devices' files come first, then those of other processes; -1: none. */
+enum { FILES_MAX = SIM_DEVICES_MAX + 4096 };
+static int files[FILES_MAX];
+static int file_count; /* of the devices */
+static int files_end = SIM_DEVICES_MAX;
 static bool is_on;
 static bool has_complained;
+
+/* Runs begin at multiples of this, and each has room for a header beyond the last byte of memory. */
+enum { RUN_UNIT = 65536 };
 
 uint64_t sim_backing_file_bytes(uint64_t device_bytes)
 {
     return device_bytes * 64;
 }
 
+static uint64_t whole_bytes(uint64_t device_bytes)
+{
+    uint64_t memory = sim_backing_file_bytes(device_bytes);
+    return memory + memory / RUN_UNIT * SIM_BACKING_HEADER;
+}
+
 bool sim_backing_start(int devices, uint64_t device_bytes, bool backed)
 {
     is_on = backed;
-    for (file_count = 0; backed && file_count < devices; file_count++) {
+    for (file_count = 0; file_count < devices; file_count++) {
         int file = memfd_create("seamalloc-simulated-device", MFD_CLOEXEC);
-        if (file < 0 || ftruncate(file, (off_t)sim_backing_file_bytes(device_bytes))) {
+        if (file < 0 || ftruncate(file, (off_t)whole_bytes(device_bytes))) {
             fprintf(stderr, "seamalloc: simulated device: no memory file: %s\n", strerror(errno));
             if (file >= 0)
                 close(file);
@@ -40,7 +53,58 @@ void sim_backing_reset(void)
 {
     while (file_count > 0)
         close(files[--file_count]);
+    while (files_end > SIM_DEVICES_MAX)
+        if (files[--files_end] >= 0)
+            close(files[files_end]);
     is_on = false;
+}
+
+int sim_backing_adopt(int descriptor)
+{
+    int file = SIM_DEVICES_MAX;
+    while (file < files_end && files[file] >= 0)
+        file++;
+    if (file == FILES_MAX)
+        return -1;
+    files_end += file == files_end;
+    files[file] = descriptor;
+    return file;
+}
+
+void sim_backing_abandon(int file, bool closes)
+{
+    if (closes)
+        close(files[file]);
+    files[file] = -1;
+}
+
+int sim_backing_descriptor(int file)
+{
+    return files[file];
+}
+
+/* Where the header of a run lies. Returns: -1 when the file is not laid out like ours. */
+static off_t header_place(int descriptor, uint64_t offset)
+{
+    struct stat status;
+    if (fstat(descriptor, &status) || !S_ISREG(status.st_mode) || offset % RUN_UNIT)
+        return -1;
+    uint64_t parts = (uint64_t)status.st_size / (RUN_UNIT + SIM_BACKING_HEADER);
+    if (offset / RUN_UNIT >= parts)
+        return -1;
+    return (off_t)(parts * RUN_UNIT + offset / RUN_UNIT * SIM_BACKING_HEADER);
+}
+
+bool sim_backing_put_header(int descriptor, uint64_t offset, const void *header, uint64_t size)
+{
+    off_t place = header_place(descriptor, offset);
+    return place >= 0 && pwrite(descriptor, header, size, place) == (ssize_t)size;
+}
+
+bool sim_backing_get_header(int descriptor, uint64_t offset, void *header, uint64_t size)
+{
+    off_t place = header_place(descriptor, offset);
+    return place >= 0 && pread(descriptor, header, size, place) == (ssize_t)size;
 }
 
 bool sim_backing_on(void)
@@ -75,12 +139,12 @@ bool sim_backing_reserve(uint64_t base, uint64_t size)
     return false;
 }
 
-bool sim_backing_show(uint64_t base, uint64_t size, int device, uint64_t offset)
+bool sim_backing_show(uint64_t base, uint64_t size, int file, uint64_t offset)
 {
     if (!is_on)
         return true;
-    void *p = mmap((void *)base, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, files[device],
-                   (off_t)offset);
+    void *p =
+        mmap((void *)base, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, files[file], (off_t)offset);
     if (p != MAP_FAILED)
         return true;
     complain("map", base, size);

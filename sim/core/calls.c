@@ -13,7 +13,9 @@ _Atomic int sim_state;
 
 static _Atomic uint64_t counts[SIM_DEVICES_MAX][SIM_CALL_COUNT];
 static _Atomic uint64_t unsupported[SIM_CALL_COUNT];
+static _Atomic uint64_t numbers;
 static __thread enum sim_call current;
+static __thread uint64_t current_number;
 
 CUresult sim_check_state(void)
 {
@@ -27,17 +29,23 @@ CUresult sim_check_state(void)
     }
 }
 
-CUresult sim_enter(enum sim_call call)
+CUresult sim_enter_about(enum sim_call call, int device, uint64_t size)
 {
     CUresult result = sim_check_state();
     if (result)
         return result;
-    int device = sim_context_device();
-    atomic_fetch_add_explicit(&counts[device < 0 ? 0 : device][call], 1, memory_order_relaxed);
+    int own = sim_context_device();
+    atomic_fetch_add_explicit(&counts[own < 0 ? 0 : own][call], 1, memory_order_relaxed);
     current = call;
+    current_number = atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
     if (sim_timing_on())
         sim_timing_call(call);
-    return sim_fault(call);
+    return sim_fault(call, device < 0 ? own : device, size);
+}
+
+uint64_t sim_current_number(void)
+{
+    return current_number;
 }
 
 enum sim_call sim_current(void)
@@ -95,6 +103,7 @@ uint64_t sim_call_unsupported_count(int call)
 
 void sim_calls_reset(void)
 {
+    atomic_store(&numbers, 0);
     for (int call = 0; call < SIM_CALL_COUNT; call++) {
         for (int device = 0; device < SIM_DEVICES_MAX; device++)
             atomic_store_explicit(&counts[device][call], 0, memory_order_relaxed);

@@ -24,8 +24,6 @@ void sim_config_default(struct sim_config *config)
         .streams = SIM_STREAMS_IMMEDIATE,
         .backed = true,
         .unmap_several = true,
-        .vmm = true,
-        .exportable = true,
         .stuck_ms = 10000,
     };
 }
@@ -41,6 +39,8 @@ bool sim_config_check(const struct sim_config *c, char *error, size_t error_size
         wrong = "device_bytes: want a multiple of the granularity";
     else if (c->device_bytes > sim_arena_bytes(c->devices, c->backed))
         wrong = "device_bytes: more than the addresses a device has";
+    else if (c->tenant_bytes > c->device_bytes)
+        wrong = "tenant_bytes: more than the device has";
     if (wrong)
         snprintf(error, error_size, "%s", wrong);
     return !wrong;
@@ -137,16 +137,69 @@ static bool read_streams(struct sim_config *config)
 
 static bool read_faults(void)
 {
-    const char *value = getenv("SEAMALLOC_SIM_FAIL"), *part = "";
-    int length = 0;
+    const char *value = getenv("SEAMALLOC_SIM_FAIL");
     char right[200];
-    if (!value)
-        return true;
-    const char *wrong = sim_fault_parse(value, &part, &length);
-    if (!wrong)
-        return true;
-    snprintf(right, sizeof right, "in \"%.*s\": %s", length, part, wrong);
-    return complain("SEAMALLOC_SIM_FAIL", value, right);
+    return !value || sim_fault_parse(value, right, sizeof right) ||
+           complain("SEAMALLOC_SIM_FAIL", value, right);
+}
+
+/* A comma-separated list of features. */
+static bool read_features(const char *variable, unsigned allowed, unsigned *out)
+{
+    static const struct {
+        const char *name;
+        unsigned feature;
+    } names[] = {{"vmm", SIM_FEATURE_VMM},       {"export", SIM_FEATURE_EXPORT},
+                 {"fabric", SIM_FEATURE_FABRIC}, {"pools", SIM_FEATURE_POOLS},
+                 {"peers", SIM_FEATURE_PEERS},   {"managed", SIM_FEATURE_MANAGED}};
+    const char *value = getenv(variable);
+    unsigned features = 0;
+    for (const char *p = value ? value : ""; *p;) {
+        size_t length = strcspn(p, ","), i = 0;
+        const size_t count = sizeof names / sizeof *names;
+        while (i < count && (strlen(names[i].name) != length || strncmp(p, names[i].name, length) != 0 ||
+                             !(names[i].feature & allowed)))
+            i++;
+        if (i == count)
+            return complain(
+                variable, value,
+                allowed & SIM_FEATURE_FABRIC
+                    ? "want a list of vmm, export, fabric, pools, peers, managed"
+                    : "want a list of vmm, export, pools, peers, managed (fabric is never there)");
+        features |= names[i].feature;
+        p += length + (p[length] == ',');
+    }
+    *out = features;
+    return true;
+}
+
+/* Limits of the device, and who else is on it. */
+static bool read_limits(struct sim_config *config, uint64_t mib)
+{
+    uint64_t address_gib = 0, tenant_mib = 0;
+    const uint64_t arena_gib = sim_arena_bytes(config->devices, true) / SM_GIB;
+    if (!read_number("SEAMALLOC_SIM_MAPPINGS", 0, UINT32_MAX, &config->mappings_max) ||
+        !read_number("SEAMALLOC_SIM_ADDRESS_GIB", 0, arena_gib, &address_gib) ||
+        !read_number("SEAMALLOC_SIM_TENANT_MIB", 0, mib, &tenant_mib) ||
+        !read_features("SEAMALLOC_SIM_LACKS", ~(unsigned)SIM_FEATURE_FABRIC, &config->lacks) ||
+        !read_features("SEAMALLOC_SIM_LIES", ~0u, &config->lies))
+        return false;
+    config->address_bytes = address_gib * SM_GIB;
+    config->tenant_bytes = sm_min(tenant_mib * SM_MIB, config->device_bytes);
+    return true;
+}
+
+/* The name under which devices are shared: a file name. */
+static bool read_share(struct sim_config *config)
+{
+    const char *value = getenv("SEAMALLOC_SIM_SHARE");
+    if (value &&
+        (!*value || strlen(value) > 64 ||
+         strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") != strlen(value)))
+        return complain("SEAMALLOC_SIM_SHARE", value,
+                        "want a name of at most 64 letters, digits, _, - and .");
+    config->share = value;
+    return true;
 }
 
 /* The name of a file, with %p replaced by the process id; empty where the variable is unset. */
@@ -190,6 +243,8 @@ bool sim_config_environment(struct sim_config *config)
         !read_flag("SEAMALLOC_SIM_LOG", &config->log) || !read_streams(config))
         return false;
     config->device_bytes = sm_align_down(mib * SM_MIB, config->granularity);
+    if (!read_limits(config, mib) || !read_share(config))
+        return false;
     config->cost = getenv("SEAMALLOC_SIM_COST");
     if (!sim_cost_load(config->cost, error, sizeof error)) {
         strncat(error, "; want h100, a100, a100-worst, small, zero or a cost file",

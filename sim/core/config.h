@@ -9,6 +9,18 @@
 /* The configuration in force. Read-only after start. */
 extern struct sim_config sim_config;
 
+/* Is a feature really there; does the device say so? */
+static inline bool sim_has(enum sim_feature feature)
+{
+    return !((sim_config.lacks | sim_config.lies) & feature);
+}
+
+static inline bool sim_claims(enum sim_feature feature)
+{
+    return !(sim_config.lacks & feature) &&
+           (feature != SIM_FEATURE_FABRIC || sim_config.lies & SIM_FEATURE_FABRIC);
+}
+
 /* Checks a configuration. Returns: false and a message in `error`. */
 bool sim_config_check(const struct sim_config *config, char *error, size_t error_size);
 

@@ -22,6 +22,8 @@ static struct {
     _Atomic unsigned flags;
 } primary[SIM_DEVICES_MAX];
 
+static _Atomic uint32_t peers[SIM_DEVICES_MAX]; /* bit p: kernels of this device may use memory of device p */
+
 struct entry {
     CUcontext context;
     int device; /* -1 where context is NULL */
@@ -189,6 +191,18 @@ void sim_context_primary_state(int device, unsigned *flags, int *active)
     *active = atomic_load_explicit(&primary[device].references, memory_order_relaxed) > 0;
 }
 
+bool sim_context_set_peer(int device, int peer, bool open)
+{
+    uint32_t bit = (uint32_t)1 << peer;
+    uint32_t before = open ? atomic_fetch_or(&peers[device], bit) : atomic_fetch_and(&peers[device], ~bit);
+    return !(before & bit) == open;
+}
+
+bool sim_context_peers(int device, int peer)
+{
+    return atomic_load(&peers[device]) >> peer & 1;
+}
+
 CUresult sim_context_info(CUcontext context, int *device, unsigned *flags, uint64_t *id)
 {
     context = context ? context : sim_context_current();
@@ -220,5 +234,6 @@ void sim_contexts_reset(void)
         atomic_store(&primary[d].handle, 0);
         atomic_store(&primary[d].references, 0);
         atomic_store(&primary[d].flags, 0);
+        atomic_store(&peers[d], 0);
     }
 }

@@ -30,6 +30,11 @@ void sim_context_primary_state(int device, unsigned *flags, int *active);
 /* The primary context's handle, made when it is first asked for. Requires: 0 <= device < devices. */
 CUcontext sim_context_primary(int device);
 
+/* Opens (or closes) the plain memory of a device to kernels of another. Returns: false when it is so already.
+ * Thread: any. */
+bool sim_context_set_peer(int device, int peer, bool open);
+bool sim_context_peers(int device, int peer);
+
 /* Device, flags and number of a context (NULL: the current one). Returns: CUDA_ERROR_INVALID_CONTEXT for
  * none. */
 CUresult sim_context_info(CUcontext context, int *device, unsigned *flags, uint64_t *id);

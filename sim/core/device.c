@@ -13,12 +13,15 @@
 #include "sim/core/config.h"
 #include "sim/core/context.h"
 #include "sim/core/cost.h"
+#include "sim/core/history.h"
+#include "sim/core/ledger.h"
 #include "sim/core/lock.h"
 #include "sim/core/memory.h"
 #include "sim/core/module.h"
 #include "sim/core/physical.h"
 #include "sim/core/pool.h"
 #include "sim/core/record.h"
+#include "sim/core/share.h"
 #include "sim/core/stream.h"
 #include "sim/core/timing.h"
 #include "sim/core/trace.h"
@@ -71,23 +74,35 @@ static const struct {
     {A(COOPERATIVE_LAUNCH), 1},
     {A(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN), 166912},
     {A(HOST_REGISTER_SUPPORTED), 1},
-    {A(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED), 1},
     {A(MAX_BLOCKS_PER_MULTIPROCESSOR), 32},
     {A(MAX_PERSISTING_L2_CACHE_SIZE), 31457280},
     {A(MAX_ACCESS_POLICY_WINDOW_SIZE), 134213632},
     {A(RESERVED_SHARED_MEMORY_PER_BLOCK), 1024},
-    {A(MEMORY_POOLS_SUPPORTED), 1},
-    {A(MEMPOOL_SUPPORTED_HANDLE_TYPES), 1},
+    {A(PAGEABLE_MEMORY_ACCESS), 0},
     {A(CAN_USE_64_BIT_STREAM_MEM_OPS), 1},
     {A(MAXIMUM_TEXTURE1D_WIDTH), 131072},
     {A(MAXIMUM_TEXTURE2D_WIDTH), 131072},
     {A(MAXIMUM_TEXTURE2D_HEIGHT), 65536},
 };
 
+static const struct {
+    CUdevice_attribute attribute;
+    enum sim_feature feature;
+} claims[] = {
+    {A(VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED), SIM_FEATURE_VMM},
+    {A(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED), SIM_FEATURE_EXPORT},
+    {A(HANDLE_TYPE_FABRIC_SUPPORTED), SIM_FEATURE_FABRIC},
+    {A(MEMORY_POOLS_SUPPORTED), SIM_FEATURE_POOLS},
+    {A(MEMPOOL_SUPPORTED_HANDLE_TYPES), SIM_FEATURE_POOLS},
+    {A(MANAGED_MEMORY), SIM_FEATURE_MANAGED},
+    {A(CONCURRENT_MANAGED_ACCESS), SIM_FEATURE_MANAGED},
+};
+
 int sim_device_attribute(int device, CUdevice_attribute attribute)
 {
-    if (attribute == A(VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED))
-        return sim_config.vmm;
+    for (size_t i = 0; i < sizeof claims / sizeof *claims; i++)
+        if (claims[i].attribute == attribute)
+            return sim_claims(claims[i].feature);
     if (attribute == A(PCI_BUS_ID))
         return device + 1;
     for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++)
@@ -99,11 +114,13 @@ int sim_device_attribute(int device, CUdevice_attribute attribute)
 /* ---- start and end ---- */
 
 static bool has_started;
+static char share[80];
 static pid_t owner;
 
 static void clear_all(void)
 {
     sim_lock();
+    sim_ledger_leave();
     sim_captures_reset();
     sim_graphs_reset();
     sim_queue_reset();
@@ -112,6 +129,7 @@ static void clear_all(void)
     sim_events_reset();
     sim_pools_reset();
     sim_modules_reset();
+    sim_share_reset();
     sim_memory_reset();
     sim_contexts_reset();
     sim_physical_reset();
@@ -120,6 +138,7 @@ static void clear_all(void)
     sim_transfer_reset();
     sim_unlock();
     sim_calls_reset();
+    sim_history_reset();
     sim_cost_reset();
 }
 
@@ -130,8 +149,8 @@ static bool bring_up(void)
     sim_queue_start();
     sim_streams_start();
     sim_memory_start(c->devices);
-    return sim_backing_start(c->devices, c->device_bytes, c->backed) &&
-           sim_physical_start(c->devices, c->device_bytes) &&
+    return sim_ledger_join(c) && sim_backing_start(c->devices, c->device_bytes, c->backed) &&
+           sim_physical_start(c->devices, c->device_bytes, c->tenant_bytes) &&
            sim_address_start(c->devices, c->backed, c->address_bytes);
 }
 
@@ -153,6 +172,10 @@ static bool start(const struct sim_config *config)
     owner = getpid();
     sim_config = *config;
     sim_config.cost = sim_cost_name();
+    if (config->share && config->share != share) { /* what was given may not last */
+        snprintf(share, sizeof share, "%s", config->share);
+        sim_config.share = share;
+    }
     if (!bring_up()) {
         clear_all();
         return false;
@@ -237,9 +260,14 @@ __attribute__((destructor)) static void end(void)
     const char *path = sim_config_report();
     if (!has_started || owner != getpid())
         return;
+    if (sim_config.strict && atomic_load(&sim_state) == SIM_STATE_READY)
+        sim_print_leaks(stderr);
     if (path && !sim_write_record(path))
         fprintf(stderr, "seamalloc: simulated CUDA device: could not write SEAMALLOC_SIM_REPORT=%s\n", path);
     if (!sim_trace_end())
         fprintf(stderr, "seamalloc: simulated CUDA device: could not write all of the trace\n");
+    sim_lock();
+    sim_ledger_leave();
+    sim_unlock();
     sim_deinitialise();
 }

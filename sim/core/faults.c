@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* faults: see faults.h.
  *
- * A rule is a set of calls, how many of them are still let through, and what the next one answers. Protected
+ * A rule is a set of calls, perhaps of certain sizes or about one device, how many of them are still let
+ * through, how many then fail, and what they answer. Protected
  * by: a lock of its own, the innermost of the simulator, taken only while a rule is armed. */
 #include "sim/core/faults.h"
 #include <ctype.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { RULES = 16 };
+#define FOREVER UINT64_MAX
 
 struct rule {
     bool set[SIM_CALL_COUNT];
-    uint64_t left; /* the call that finds 1 here fails */
-    bool forever;
+    uint64_t left;        /* the call that finds 1 here fails */
+    uint64_t times;       /* that many fail one after the other; FOREVER */
+    uint64_t least, most; /* of these sizes; most 0: whatever the size */
+    bool one_device;
+    int device;     /* about this device, if one_device */
     CUresult error; /* CUDA_SUCCESS: what suits the call */
 };
 
@@ -57,17 +63,22 @@ static CUresult error_of(const struct rule *rule, enum sim_call call)
     return IN(may_run_out, sim_call_names[call]) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
 }
 
-CUresult sim_fault_due(enum sim_call call)
+static bool is_meant(const struct rule *rule, enum sim_call call, int device, uint64_t size)
+{
+    if (!rule->set[call] || rule->left == 0 || (rule->one_device && rule->device != device))
+        return false;
+    return rule->most == 0 || (size != SIM_NO_SIZE && size >= rule->least && size <= rule->most);
+}
+
+CUresult sim_fault_due(enum sim_call call, int device, uint64_t size)
 {
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&lock);
     for (int i = 0; i < rule_count; i++) {
         struct rule *rule = &rules[i];
-        if (!rule->set[call] || rule->left == 0)
+        if (!is_meant(rule, call, device, size) || --rule->left > 0)
             continue;
-        if (--rule->left > 0)
-            continue;
-        if (rule->forever)
+        if (rule->times == FOREVER || --rule->times > 0)
             rule->left = 1;
         if (!result) {
             result = error_of(rule, call);
@@ -94,7 +105,7 @@ static bool add_rule(const struct rule *rule)
 
 bool sim_fail(const char *call, uint64_t nth, bool forever, CUresult error)
 {
-    struct rule rule = {.left = nth, .forever = forever, .error = error};
+    struct rule rule = {.left = nth, .times = forever ? FOREVER : 1, .error = error};
     int id = sim_call_find(call, strlen(call));
     if (id < 0)
         return false;
@@ -114,7 +125,7 @@ static bool is_resource_call(const char *name)
 
 void sim_fail_any(uint64_t nth, bool forever)
 {
-    struct rule rule = {.left = nth, .forever = forever};
+    struct rule rule = {.left = nth, .times = forever ? FOREVER : 1};
     for (int call = 0; call < SIM_CALL_COUNT; call++)
         rule.set[call] = is_resource_call(sim_call_names[call]);
     add_rule(&rule);
@@ -122,7 +133,7 @@ void sim_fail_any(uint64_t nth, bool forever)
 
 bool sim_fail_any_of(const char *calls, uint64_t nth, bool forever)
 {
-    struct rule rule = {.left = nth, .forever = forever};
+    struct rule rule = {.left = nth, .times = forever ? FOREVER : 1};
     for (const char *p = calls; *p;) {
         size_t length = strcspn(p, ",");
         int id = sim_call_find(p, length);
@@ -151,43 +162,145 @@ uint64_t sim_fail_hits(void)
     return n;
 }
 
-/* Reads "NAME:N" or "NAME:N+". Returns: NULL or what is wrong. */
+/* ---- rules as text ---- */
+
+static const char *const sized[] = {
+    "cuMemCreate",       "cuMemMap",         "cuMemUnmap",     "cuMemSetAccess",   "cuMemAddressReserve",
+    "cuMemAlloc",        "cuMemAllocAsync",  "cuMemHostAlloc", "cuMemAddressFree", "cuMemAllocFromPoolAsync",
+    "cuMemAllocManaged", "cuMemHostRegister"};
+
+/* Reads a number from 1, perhaps followed by K, M or G. Returns: false when there is none. */
+static bool read_size(const char **at, uint64_t *size)
+{
+    char *end;
+    unsigned shift = 0;
+    if (!isdigit((unsigned char)**at))
+        return false;
+    errno = 0;
+    *size = strtoull(*at, &end, 10);
+    if (*end == 'K' || *end == 'M' || *end == 'G')
+        shift = *end == 'K' ? 10 : *end == 'M' ? 20 : 30;
+    *at = end + (shift > 0);
+    if (errno || *size > UINT64_MAX >> 1 >> shift)
+        return false;
+    *size <<= shift;
+    return true;
+}
+
+static const char *read_size_condition(const char **at, struct rule *rule)
+{
+    uint64_t size;
+    char sign = **at;
+    bool equal = sign == '=' || (sign && (*at)[1] == '=');
+    if (sign != '<' && sign != '>' && sign != '=')
+        return "want >=, >, <=, < or = after size";
+    *at += 1 + (sign != '=' && equal);
+    if (!read_size(at, &size) || size == 0)
+        return "want a number of bytes from 1 after size, perhaps with K, M or G";
+    rule->most = rule->most ? rule->most : SIM_NO_SIZE - 1;
+    if (sign != '<') /* a second condition narrows the first */
+        rule->least = equal ? size : size + 1;
+    if (sign != '>')
+        rule->most = equal ? size : size - 1;
+    return rule->most < rule->least || rule->most == 0 ? "no size is like that" : NULL;
+}
+
+static const char *read_condition(const char **at, const char *name, struct rule *rule)
+{
+    if (!strncmp(*at, "size", 4)) {
+        *at += 4;
+        return IN(sized, name) ? read_size_condition(at, rule) : "this call has no size";
+    }
+    if (!strncmp(*at, "device=", 7)) {
+        char *end;
+        *at += 7;
+        unsigned long device = strtoul(*at, &end, 10);
+        if (!isdigit((unsigned char)**at) || device >= SIM_DEVICES_MAX)
+            return "want a device number after device=";
+        rule->one_device = true;
+        rule->device = (int)device;
+        *at = end;
+        return NULL;
+    }
+    return "want size or device= after the count";
+}
+
+/* Reads the count: N, N+ or N..M. */
+static const char *read_count(const char **at, struct rule *rule)
+{
+    uint64_t last;
+    char *end;
+    if (!isdigit((unsigned char)**at))
+        return "want a number after the colon";
+    errno = 0;
+    last = rule->left = strtoull(*at, &end, 10);
+    rule->times = 1;
+    if (end[0] == '+') {
+        rule->times = FOREVER;
+        end++;
+    } else if (end[0] == '.' && end[1] == '.') {
+        *at = end + 2;
+        last = isdigit((unsigned char)**at) ? strtoull(*at, &end, 10) : 0;
+        rule->times = last - rule->left + 1;
+    }
+    *at = end;
+    return rule->left == 0 || last < rule->left || errno ? "want a number from 1, and in N..M the larger last"
+                                                         : NULL;
+}
+
+/* Reads one rule. Returns: NULL or what is wrong. */
 static const char *parse_rule(const char *text, size_t length, struct rule *rule)
 {
     size_t name_length = strcspn(text, ":,");
     if (name_length >= length)
-        return "want CALL:N or CALL:N+";
+        return "want CALL:N, CALL:N+ or CALL:N..M, perhaps with :size>=BYTES and :device=D";
     int id = sim_call_find(text, name_length);
     if (id < 0)
         return "no such call; want a documented driver name without version, such as cuMemCreate";
-    const char *digits = text + name_length + 1;
-    char *end;
-    if (!isdigit((unsigned char)*digits))
-        return "want a number after the colon";
-    *rule = (struct rule){.left = strtoull(digits, &end, 10)};
+    const char *at = text + name_length + 1;
+    *rule = (struct rule){0};
     rule->set[id] = true;
-    rule->forever = *end == '+';
-    if (end + rule->forever != text + length || rule->left == 0)
-        return "want a number from 1 after the colon, and then nothing or +";
-    return NULL;
+    const char *wrong = read_count(&at, rule);
+    while (!wrong && at < text + length && *at == ':') {
+        at++;
+        wrong = read_condition(&at, sim_call_names[id], rule);
+    }
+    return wrong                 ? wrong
+           : at != text + length ? "want nothing after the count but +, ..M or a condition such as :size>=64M"
+                                 : NULL;
 }
 
-const char *sim_fault_parse(const char *text, const char **at, int *length)
+bool sim_fault_parse(const char *text, char *error, size_t error_size)
 {
     static struct rule parsed[RULES]; /* too large for the stack; start-up is single-threaded by contract */
     int count = 0;
+    const char *wrong = NULL;
+    pthread_mutex_lock(&lock);
+    int armed = rule_count;
+    pthread_mutex_unlock(&lock);
     for (const char *p = text; *p;) {
         size_t part = strcspn(p, ",");
-        *at = p;
-        *length = (int)part;
-        if (count == RULES)
-            return "too many faults";
-        const char *wrong = parse_rule(p, part, &parsed[count++]);
-        if (wrong)
-            return wrong;
+        wrong = count + armed == RULES ? "too many faults" : parse_rule(p, part, &parsed[count]);
+        if (wrong) {
+            snprintf(error, error_size, "in \"%.*s\": %s", (int)part, p, wrong);
+            return false;
+        }
+        count++;
         p += part + (p[part] == ',');
     }
     for (int i = 0; i < count; i++)
         add_rule(&parsed[i]);
-    return NULL;
+    return true;
+}
+
+bool sim_fail_text(const char *text)
+{
+    static pthread_mutex_t parsing = PTHREAD_MUTEX_INITIALIZER;
+    char error[200];
+    pthread_mutex_lock(&parsing);
+    bool good = sim_fault_parse(text, error, sizeof error);
+    pthread_mutex_unlock(&parsing);
+    if (!good)
+        fprintf(stderr, "seamalloc: simulated CUDA device: %s\n", error);
+    return good;
 }

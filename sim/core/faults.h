@@ -8,18 +8,19 @@
 extern _Atomic int sim_faults_armed;
 
 /* The slow path of sim_fault: rules exist. */
-CUresult sim_fault_due(enum sim_call call);
+CUresult sim_fault_due(enum sim_call call, int device, uint64_t size);
 
-/* Whether this call is to fail, and with what. Thread: any; costs one load while no fault is armed. */
-static inline CUresult sim_fault(enum sim_call call)
+/* Whether this call, about a device and of a size (SIM_NO_SIZE: none), is to fail, and with what. Thread:
+ * any; costs one load while no fault is armed. */
+static inline CUresult sim_fault(enum sim_call call, int device, uint64_t size)
 {
     if (__builtin_expect(atomic_load_explicit(&sim_faults_armed, memory_order_relaxed), 0))
-        return sim_fault_due(call);
+        return sim_fault_due(call, device, size);
     return CUDA_SUCCESS;
 }
 
-/* Arms the rules of a text such as "cuMemMap:17,cuMemCreate:5+". All or nothing.
- * Returns: NULL, or what is wrong (a constant), with *at and *length the part that is. */
-const char *sim_fault_parse(const char *text, const char **at, int *length);
+/* Arms the rules of a text (see sim_fail_text). All or nothing. Returns: false, and what is wrong in `error`,
+ * which names the part. */
+bool sim_fault_parse(const char *text, char *error, size_t error_size);
 
 #endif

@@ -38,6 +38,12 @@ struct sim_mapping *sim_mapping_find(uint64_t address)
     return NULL;
 }
 
+struct sim_mapping *sim_mapping_next(const struct sim_mapping *mapping)
+{
+    return mapping ? RB_NEXT(mapping_tree, &mappings, (struct sim_mapping *)mapping)
+                   : RB_MIN(mapping_tree, &mappings);
+}
+
 /* The first mapping that is not wholly below an address. */
 static struct sim_mapping *first_from(uint64_t address)
 {
@@ -57,13 +63,14 @@ CUresult sim_memory_reserve(uint64_t *base, uint64_t size, uint64_t align, uint6
     }
     if (align && !sm_is_pow2(align))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!sim_config.vmm)
+    if (!sim_claims(SIM_FEATURE_VMM))
         return CUDA_ERROR_NOT_SUPPORTED;
     struct sim_range *range =
         sim_address_place(SIM_RANGE_RESERVATION, device, size, sm_max(align, unit), hint);
     if (!range)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *base = range->base;
+    sim_history_note("addresses reserved", range->base, size, 0);
     return CUDA_SUCCESS;
 }
 
@@ -81,6 +88,7 @@ CUresult sim_memory_free_addresses(uint64_t base, uint64_t size)
         return CUDA_ERROR_INVALID_VALUE;
     }
     sim_address_drop(range);
+    sim_history_note("addresses freed", base, size, 0);
     return CUDA_SUCCESS;
 }
 
@@ -115,6 +123,7 @@ CUresult sim_memory_map(uint64_t base, uint64_t size, uint64_t offset, uint64_t 
     struct sim_range *range = sim_address_find(base);
     enum sim_rule rule = broken_by_map(base, size, offset, memory, range);
     if (rule != SIM_RULE_COUNT) {
+        sim_rules_about(handle);
         sim_violate(rule, memory ? memory->device : -1, base, size, "offset %llu, handle %#llx",
                     (unsigned long long)offset, (unsigned long long)handle);
         return CUDA_ERROR_INVALID_VALUE;
@@ -122,10 +131,12 @@ CUresult sim_memory_map(uint64_t base, uint64_t size, uint64_t offset, uint64_t 
     struct sim_mapping *m = calloc(1, sizeof *m);
     if (!m)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *m = (struct sim_mapping){.base = base, .size = size, .offset = offset, .memory = memory};
+    *m = (struct sim_mapping){
+        .base = base, .size = size, .offset = offset, .memory = memory, .origin = sim_origin_now()};
     RB_INSERT(mapping_tree, &mappings, m);
     memory->mappings++;
     range->mappings++;
+    sim_history_note("mapped", base, size, handle);
     devices[memory->device].count++;
     devices[memory->device].peak = sm_max(devices[memory->device].peak, devices[memory->device].count);
     return CUDA_SUCCESS;
@@ -143,6 +154,7 @@ static void hide(struct sim_mapping *m)
 static void remove_mapping(struct sim_mapping *m)
 {
     hide(m);
+    sim_history_note("unmapped", m->base, m->size, m->memory->handle);
     RB_REMOVE(mapping_tree, &mappings, m);
     sim_address_find(m->base)->mappings--;
     devices[m->memory->device].count--;
@@ -229,6 +241,18 @@ static bool apply(const CUmemAccessDesc *desc, uint32_t *readers, uint32_t *writ
     }
 }
 
+/* Access of another device than the memory's, where devices are no peers. */
+static bool needs_peers(uint64_t base, uint64_t size, const CUmemAccessDesc *desc, size_t count)
+{
+    if (sim_has(SIM_FEATURE_PEERS))
+        return false;
+    for (const struct sim_mapping *m = first_from(base); m && m->base < base + size; m = sim_mapping_next(m))
+        for (size_t i = 0; i < count; i++)
+            if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && desc[i].location.id != m->memory->device)
+                return true;
+    return false;
+}
+
 static bool valid_descriptions(const CUmemAccessDesc *desc, size_t count)
 {
     uint32_t readers = 0, writers = 0;
@@ -244,7 +268,7 @@ static bool show(struct sim_mapping *m)
     const struct sim_memory *memory = m->memory;
     if (sim_config.mappings_max && devices[memory->device].shown >= sim_config.mappings_max)
         return false;
-    if (!sim_backing_show(m->base, m->size, memory->device, memory->offset + m->offset))
+    if (!sim_backing_show(m->base, m->size, memory->file, memory->offset + m->offset))
         return false;
     devices[memory->device].shown++;
     return true;
@@ -275,6 +299,8 @@ CUresult sim_memory_set_access(uint64_t base, uint64_t size, const CUmemAccessDe
                     is_part ? "a part of a mapping" : "not all mapped");
         return CUDA_ERROR_INVALID_VALUE;
     }
+    if (needs_peers(base, size, desc, count))
+        return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     bool gives = false;
     for (size_t i = 0; i < count; i++)
         gives |= desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
@@ -295,6 +321,7 @@ CUresult sim_memory_set_access(uint64_t base, uint64_t size, const CUmemAccessDe
         m->readers = readers;
         m->writers = writers;
     }
+    sim_history_note(gives ? "access given" : "access taken away", base, size, 0);
     return CUDA_SUCCESS;
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mapping: the mappings of all devices, by address. Shared by memory.c and mapping.c only. Protected by: the
- * core lock. */
+/* mapping: the mappings of all devices, by address. For memory.c, mapping.c and leaks.c only. Protected by:
+ * the core lock. */
 #ifndef SEAMALLOC_SIM_CORE_MAPPING_H
 #define SEAMALLOC_SIM_CORE_MAPPING_H
 
+#include "sim/core/history.h"
 #include "sim/core/memory.h"
 #include "sim/core/tree.h"
 
@@ -12,11 +13,15 @@ struct sim_mapping {
     uint64_t base, size;
     uint64_t offset; /* in the handle */
     struct sim_memory *memory;
+    struct sim_origin origin;
     uint32_t readers, writers; /* bit d: device d may */
 };
 
 /* The mapping that holds an address, or NULL. */
 struct sim_mapping *sim_mapping_find(uint64_t address);
+
+/* The mapping after one, in address order; the first for NULL. */
+struct sim_mapping *sim_mapping_next(const struct sim_mapping *mapping);
 
 /* Returns a handle's memory when nothing holds it any more. */
 void sim_memory_drop_unused(struct sim_memory *memory);

@@ -6,9 +6,12 @@
 #include "sim/core/address.h"
 #include "sim/core/backing.h"
 #include "sim/core/config.h"
+#include "sim/core/context.h"
 #include "sim/core/lock.h"
 #include "sim/core/mapping.h"
 #include "sim/core/physical.h"
+#include "sim/core/pool.h"
+#include "sim/core/share.h"
 #include "sim/core/table.h"
 #include <stdlib.h>
 
@@ -31,13 +34,25 @@ static CUresult check_create(uint64_t size, const CUmemAllocationProp *prop)
                     (unsigned long long)size);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (!sim_config.vmm || sim_config.vmm_lies)
+    if (!sim_has(SIM_FEATURE_VMM))
         return CUDA_ERROR_NOT_SUPPORTED;
     /* One file descriptor type is what the device says it can export. */
-    if (wants_export(prop) &&
-        (!sim_config.exportable || prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
+    if (wants_export(prop) && (!sim_has(SIM_FEATURE_EXPORT) ||
+                               prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
         return CUDA_ERROR_NOT_SUPPORTED;
     return CUDA_SUCCESS;
+}
+
+/* What pools keep unused, and what other processes have left, goes before an allocation of any kind fails. */
+static bool take(int device, uint64_t size, uint64_t *offset)
+{
+    if (sim_physical_take(device, size, offset))
+        return true;
+    sim_share_sweep();
+    uint64_t left = sim_physical_left(device);
+    if (left >= size)
+        return sim_physical_take(device, size, offset);
+    return sim_pools_release(device, size - left) && sim_physical_take(device, size, offset);
 }
 
 CUresult sim_memory_create(uint64_t *handle, uint64_t size, const CUmemAllocationProp *prop)
@@ -48,14 +63,16 @@ CUresult sim_memory_create(uint64_t *handle, uint64_t size, const CUmemAllocatio
     struct sim_memory *memory = calloc(1, sizeof *memory);
     if (!memory)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *memory = (struct sim_memory){.size = size, .references = 1, .device = prop->location.id, .prop = *prop};
-    if (!sim_physical_take(memory->device, size, &memory->offset))
+    *memory = (struct sim_memory){
+        .size = size, .references = 1, .device = prop->location.id, .file = prop->location.id, .prop = *prop};
+    if (!take(memory->device, size, &memory->offset))
         goto no_memory;
     memory->handle = sim_table_add(SIM_KIND_MEMORY, memory);
     if (!memory->handle)
         goto no_handle;
     memory->id = sim_address_new_id();
     live_count++;
+    sim_history_note("created", 0, 0, memory->handle);
     *handle = memory->handle;
     return CUDA_SUCCESS;
 
@@ -66,12 +83,27 @@ no_memory:
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+CUresult sim_memory_adopt(struct sim_memory *memory, uint64_t *handle)
+{
+    memory->handle = sim_table_add(SIM_KIND_MEMORY, memory);
+    if (!memory->handle)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memory->id = sim_address_new_id();
+    live_count++;
+    sim_history_note("imported", 0, 0, memory->handle);
+    *handle = memory->handle;
+    return CUDA_SUCCESS;
+}
+
 void sim_memory_drop_unused(struct sim_memory *memory)
 {
     if (memory->references || memory->mappings)
         return;
     sim_table_remove(SIM_KIND_MEMORY, memory->handle);
-    sim_physical_give(memory->device, memory->offset, memory->size);
+    if (memory->file != memory->device)
+        sim_backing_abandon(memory->file, true);
+    else if (!memory->exported || !sim_share_detain(memory))
+        sim_physical_give(memory->device, memory->offset, memory->size);
     live_count--;
     free(memory);
 }
@@ -86,10 +118,12 @@ CUresult sim_memory_release(uint64_t handle)
 {
     struct sim_memory *memory = sim_memory_get(handle);
     if (!memory) {
+        sim_rules_about(handle);
         sim_violate(SIM_RULE_UNKNOWN_HANDLE, -1, 0, 0, "release of handle %#llx", (unsigned long long)handle);
         return CUDA_ERROR_INVALID_VALUE;
     }
     memory->references--;
+    sim_history_note("released", 0, 0, handle);
     sim_memory_drop_unused(memory);
     return CUDA_SUCCESS;
 }
@@ -115,18 +149,30 @@ CUresult sim_memory_retain(uint64_t address, uint64_t *handle)
 
 /* ---- plain allocations ---- */
 
+/* Large ones have whole large pages; small ones share them, of which here only the alignment is left. */
+static uint64_t unit_of(uint64_t size)
+{
+    return size >= SM_MIB ? 2 * SM_MIB : 64 * SM_KIB;
+}
+
+uint64_t sim_memory_rounded(uint64_t size)
+{
+    uint64_t rounded;
+    return sm_align_up_checked(size, unit_of(size), &rounded) ? rounded : 0;
+}
+
 CUresult sim_memory_alloc(int device, uint64_t size, uint64_t *base)
 {
-    /* Large ones have whole large pages; small ones share them, of which here only the alignment is left. */
-    uint64_t unit = size >= SM_MIB ? 2 * SM_MIB : 64 * SM_KIB, rounded, offset;
-    if (!sm_align_up_checked(size, unit, &rounded) || !sim_physical_take(device, rounded, &offset))
+    uint64_t rounded = sim_memory_rounded(size), offset;
+    if (!rounded || !take(device, rounded, &offset))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    struct sim_range *range = sim_address_place(SIM_RANGE_PLAIN, device, rounded, unit, 0);
+    struct sim_range *range = sim_address_place(SIM_RANGE_PLAIN, device, rounded, unit_of(size), 0);
     if (!range)
         goto no_range;
     range->offset = offset;
     if (!sim_backing_show(range->base, rounded, device, offset))
         goto no_backing;
+    sim_history_note("allocated", range->base, rounded, 0);
     *base = range->base;
     return CUDA_SUCCESS;
 
@@ -142,8 +188,26 @@ void sim_memory_free(uint64_t base)
     struct sim_range *range = sim_address_at(base);
     int device = range->device;
     uint64_t offset = range->offset, size = range->size;
+    sim_history_note("freed", base, size, 0);
     sim_address_drop(range);
     sim_physical_give(device, offset, size);
+}
+
+CUresult sim_memory_open_foreign(int device, int file, uint64_t offset, uint64_t size, uint64_t *base)
+{
+    struct sim_range *range = sim_address_place(SIM_RANGE_PLAIN, device, size, unit_of(size), 0);
+    if (!range)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    range->offset = offset;
+    range->file = file;
+    range->opened = 1;
+    if (!sim_backing_show(range->base, size, file, offset)) {
+        sim_address_drop(range);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    sim_history_note("opened", range->base, size, 0);
+    *base = range->base;
+    return CUDA_SUCCESS;
 }
 
 /* ---- questions ---- */
@@ -174,7 +238,7 @@ bool sim_memory_mapping(uint64_t address, uint64_t *base, uint64_t *size, const 
 static bool piece_at(uint64_t address, uint64_t end, struct sim_piece *piece)
 {
     const struct sim_range *range = sim_address_find(address);
-    if (!range)
+    if (!range || range->cached)
         return false;
     if (range->kind == SIM_RANGE_PLAIN) {
         *piece = (struct sim_piece){range->id, address - range->base,
@@ -206,8 +270,8 @@ size_t sim_memory_pieces(uint64_t base, uint64_t size, struct sim_piece *pieces,
 static bool has_access(uint64_t address, int device, bool write)
 {
     const struct sim_mapping *mapping = sim_mapping_find(address);
-    /* A plain allocation is open to every device: peers are enabled by the runtime, which is not modelled
-     * here. */
+    /* Copies go to the plain memory of every device, by way of the host if need be; for kernels see
+     * sim_memory_open_to. */
     if (!mapping)
         return true;
     return (write ? mapping->writers : mapping->readers) >> device & 1;
@@ -225,6 +289,20 @@ CUresult sim_memory_check(uint64_t base, uint64_t size, int device, bool write, 
             return CUDA_ERROR_INVALID_VALUE;
     }
     return CUDA_SUCCESS;
+}
+
+bool sim_memory_open_to(uint64_t base, uint64_t size, int device)
+{
+    for (uint64_t end = base + size; base < end;) {
+        const struct sim_range *range = sim_address_find(base);
+        if (!range)
+            return true;
+        if (range->kind == SIM_RANGE_PLAIN && range->device != device && !range->managed &&
+            !(range->pool ? sim_pool_open_to(range->pool, device) : sim_context_peers(device, range->device)))
+            return false;
+        base = range->base + range->size;
+    }
+    return true;
 }
 
 bool sim_resolve(CUdeviceptr address, uint64_t *handle_id, uint64_t *offset)
@@ -249,18 +327,18 @@ bool sim_accessible(CUdeviceptr address, int device)
     return good;
 }
 
-uint64_t sim_memory_run(uint64_t address, uint64_t size, int *device, uint64_t *offset)
+uint64_t sim_memory_run(uint64_t address, uint64_t size, int *file, uint64_t *offset)
 {
     const struct sim_mapping *m = sim_mapping_find(address);
     const struct sim_range *range = m ? NULL : sim_address_find(address);
     if (m) {
-        *device = m->memory->device;
+        *file = m->memory->file;
         *offset = m->memory->offset + m->offset + (address - m->base);
         return sm_min(size, m->base + m->size - address);
     }
     if (!range || range->kind != SIM_RANGE_PLAIN)
         return 0;
-    *device = range->device;
+    *file = range->file;
     *offset = range->offset + (address - range->base);
     return sm_min(size, range->base + range->size - address);
 }
@@ -278,15 +356,15 @@ bool sim_memory_overlap(uint64_t a, uint64_t a_size, uint64_t b, uint64_t b_size
 bool sim_memory_zero(uint64_t base, uint64_t size)
 {
     enum { PAGE = 4096 };
-    int device;
+    int file;
     uint64_t offset, run;
     if (!sim_backing_on() || base % PAGE || size % PAGE)
         return false;
     for (uint64_t end = base + size; base < end; base += run) {
-        run = sim_memory_run(base, end - base, &device, &offset);
+        run = sim_memory_run(base, end - base, &file, &offset);
         if (run == 0)
             return false;
-        sim_backing_forget(device, offset, run);
+        sim_backing_forget(file, offset, run);
     }
     return true;
 }

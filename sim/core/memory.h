@@ -19,6 +19,8 @@ struct sim_memory {
     uint64_t size, offset;
     uint64_t references, mappings;
     int device;
+    int file;      /* where its bytes are (backing.h): its device's, or one of another process */
+    bool exported; /* other processes may have it too */
     CUmemAllocationProp prop;
 };
 
@@ -26,6 +28,8 @@ CUresult sim_memory_create(uint64_t *handle, uint64_t size, const CUmemAllocatio
 CUresult sim_memory_release(uint64_t handle);
 CUresult sim_memory_retain(uint64_t address, uint64_t *handle);
 CUresult sim_memory_import(uint64_t handle);
+/* Gives memory that came from elsewhere a handle. */
+CUresult sim_memory_adopt(struct sim_memory *memory, uint64_t *handle);
 /* Returns: the memory of a handle that is referenced, else NULL. */
 struct sim_memory *sim_memory_get(uint64_t handle);
 
@@ -43,8 +47,13 @@ CUresult sim_memory_get_access(uint64_t address, int device, unsigned long long 
 /* A plain allocation; size is rounded as the device does. Returns: CUDA_ERROR_OUT_OF_MEMORY when memory or
  * addresses are short. */
 CUresult sim_memory_alloc(int device, uint64_t size, uint64_t *base);
+/* The bytes that an allocation of a size takes. Returns: 0 when that is more than a number can say. */
+uint64_t sim_memory_rounded(uint64_t size);
 /* Requires: base is one. */
 void sim_memory_free(uint64_t base);
+
+/* Shows a part of another process's file at new addresses, as a plain allocation that is opened once. */
+CUresult sim_memory_open_foreign(int device, int file, uint64_t offset, uint64_t size, uint64_t *base);
 
 /* One piece of contiguous physical memory of which a range of addresses consists. */
 struct sim_piece {
@@ -59,6 +68,9 @@ size_t sim_memory_pieces(uint64_t base, uint64_t size, struct sim_piece *pieces,
  * Returns: CUDA_SUCCESS; or CUDA_ERROR_INVALID_VALUE, and then *rule is the one that is broken. */
 CUresult sim_memory_check(uint64_t base, uint64_t size, int device, bool write, enum sim_rule *rule);
 
+/* May a kernel of a device use plain allocations in a range that are another device's? */
+bool sim_memory_open_to(uint64_t base, uint64_t size, int device);
+
 /* Is it an address that only device memory can have, also where there is none (any more)? */
 bool sim_memory_is_device(uint64_t address);
 
@@ -68,9 +80,9 @@ bool sim_memory_is_pinned(uint64_t address);
 /* The mapping that holds an address. Returns: false when there is none. */
 bool sim_memory_mapping(uint64_t address, uint64_t *base, uint64_t *size, const struct sim_memory **memory);
 
-/* Where in a device's file a device address lies. Returns: how many bytes of [address, address + size) lie
+/* Where in which file a device address lies. Returns: how many bytes of [address, address + size) lie
  * there in one run; 0 when nothing is mapped at the address. */
-uint64_t sim_memory_run(uint64_t address, uint64_t size, int *device, uint64_t *offset);
+uint64_t sim_memory_run(uint64_t address, uint64_t size, int *file, uint64_t *offset);
 
 /* Do two ranges of device addresses share a byte, through whatever mappings? */
 bool sim_memory_overlap(uint64_t a, uint64_t a_size, uint64_t b, uint64_t b_size);

@@ -4,6 +4,7 @@
 #include "base/align.h"
 #include "sim/core/backing.h"
 #include "sim/core/gaps.h"
+#include "sim/core/ledger.h"
 #include "sim/core/lock.h"
 #include "sim/sim.h"
 #include <stdatomic.h>
@@ -15,12 +16,14 @@ static struct {
 static int device_count;
 static uint64_t total;
 
-bool sim_physical_start(int count, uint64_t device_bytes)
+bool sim_physical_start(int count, uint64_t device_bytes, uint64_t tenant_bytes)
 {
     total = device_bytes;
-    for (device_count = 0; device_count < count; device_count++)
+    for (device_count = 0; device_count < count; device_count++) {
+        devices[device_count].tenant = tenant_bytes;
         if (!sim_gaps_init(&devices[device_count].runs, 0, sim_backing_file_bytes(device_bytes)))
             return false;
+    }
     return true;
 }
 
@@ -36,8 +39,14 @@ void sim_physical_reset(void)
 
 bool sim_physical_take(int device, uint64_t size, uint64_t *offset)
 {
-    if (size > sim_physical_left(device) || !sim_gaps_take_low(&devices[device].runs, size, 1, offset))
+    uint64_t mine = devices[device].used + devices[device].tenant;
+    if (mine > total || size > total - mine ||
+        !sim_ledger_take(device, (int64_t)size, total - devices[device].tenant))
         return false;
+    if (!sim_gaps_take_low(&devices[device].runs, size, 1, offset)) {
+        sim_ledger_take(device, -(int64_t)size, total);
+        return false;
+    }
     devices[device].used += size;
     devices[device].peak = sm_max(devices[device].peak, devices[device].used);
     return true;
@@ -48,11 +57,12 @@ void sim_physical_give(int device, uint64_t offset, uint64_t size)
     sim_backing_forget(device, offset, size);
     sim_gaps_give(&devices[device].runs, offset, size);
     devices[device].used -= size;
+    sim_ledger_take(device, -(int64_t)size, total);
 }
 
 uint64_t sim_physical_left(int device)
 {
-    uint64_t taken = devices[device].used + devices[device].tenant;
+    uint64_t taken = devices[device].used + devices[device].tenant + sim_ledger_others(device);
     return taken < total ? total - taken : 0;
 }
 
@@ -64,6 +74,22 @@ uint64_t sim_physical_bytes(int device)
 uint64_t sim_physical_bytes_peak(int device)
 {
     return device < 0 || device >= SIM_DEVICES_MAX ? 0 : devices[device].peak;
+}
+
+uint64_t sim_shared_bytes(int device)
+{
+    struct sim_ledger_figures figures;
+    if (device < 0 || device >= SIM_DEVICES_MAX || !sim_ledger_figures(&figures))
+        return sim_physical_bytes(device);
+    return figures.devices[device].bytes;
+}
+
+uint64_t sim_shared_bytes_peak(int device)
+{
+    struct sim_ledger_figures figures;
+    if (device < 0 || device >= SIM_DEVICES_MAX || !sim_ledger_figures(&figures))
+        return sim_physical_bytes_peak(device);
+    return figures.devices[device].peak_bytes;
 }
 
 bool sim_tenant(int device, int64_t bytes)

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-bool sim_physical_start(int devices, uint64_t device_bytes);
+bool sim_physical_start(int devices, uint64_t device_bytes, uint64_t tenant_bytes);
 void sim_physical_reset(void);
 
 /* Takes size bytes of a device as one run. Returns: false when the device has not so much left. */
@@ -15,7 +15,7 @@ bool sim_physical_take(int device, uint64_t size, uint64_t *offset);
 /* Gives a run back; its bytes are forgotten. */
 void sim_physical_give(int device, uint64_t offset, uint64_t size);
 
-/* Bytes that a device has left for this process. */
+/* Bytes that a device has left for this process, beside tenants and the processes that share it. */
 uint64_t sim_physical_left(int device);
 
 #endif

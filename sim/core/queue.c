@@ -7,6 +7,7 @@
 #include "sim/core/lock.h"
 #include "sim/core/memory.h"
 #include "sim/core/model.h"
+#include "sim/core/pool.h"
 #include "sim/core/timing.h"
 #include "sim/core/trace.h"
 #include <stdlib.h>
@@ -131,7 +132,7 @@ static void perform(struct sim_lane *lane, const struct sim_op *op)
         lane->is_busy = false;
         break;
     case SIM_OP_FREE:
-        sim_memory_free(op->free_base);
+        sim_pool_reached(op->free.base, op->free.number);
         break;
     case SIM_OP_KERNEL:
     case SIM_OP_WAIT:
@@ -139,10 +140,20 @@ static void perform(struct sim_lane *lane, const struct sim_op *op)
     }
 }
 
+/* What a kernel that completes late does to its memory. In virtual time all is late, and memory would become
+ * resident for nothing. */
+static void late_kernel(const struct sim_lane *lane, const struct sim_op *op)
+{
+    if (sim_config.streams <= SIM_STREAMS_RANDOM)
+        sim_transfer_kernel_writes(op->touches[0].base, op->touches[0].size, lane->device);
+}
+
 /* Requires: the lane has an operation and is not busy. */
 static void complete_head(struct sim_lane *lane)
 {
     struct sim_op *op = STAILQ_FIRST(&lane->ops);
+    if (op->kind == SIM_OP_KERNEL && op->touch_count > 0)
+        late_kernel(lane, op);
     if (sim_timing_on()) /* no step when it completes by itself: its time has come then */
         sim_timing_reach(op->due);
     perform(lane, op);
@@ -261,6 +272,11 @@ static CUresult check_touches(const struct sim_lane *lane, const struct sim_op *
         if (sim_memory_check(touch->base, touch->size, lane->device, touch->write, &rule)) {
             sim_violate(rule, lane->device, touch->base, touch->size, "by a %s",
                         touch->write ? "write" : "read");
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        if (op->kind == SIM_OP_KERNEL && !sim_memory_open_to(touch->base, touch->size, lane->device)) {
+            sim_violate(SIM_RULE_TOUCH_NO_ACCESS, lane->device, touch->base, touch->size,
+                        "by a kernel, without peer access");
             return CUDA_ERROR_INVALID_VALUE;
         }
         if (is_race(lane, touch))
@@ -506,6 +522,12 @@ void sim_queue_hold(struct sim_lane *lane, bool hold)
 size_t sim_queue_pending(const struct sim_lane *lane)
 {
     return lane->last - lane->done;
+}
+
+bool sim_queue_is_after(const struct sim_lane *lane, uint32_t other, uint64_t sequence)
+{
+    return lane->index == other || lanes[other]->done >= sequence ||
+           clock_at(&lane->clock, other) >= sequence;
 }
 
 bool sim_queue_uses(uint64_t base, uint64_t size)

@@ -55,7 +55,9 @@ struct sim_op {
             void (*call)(void *user);
             void *user;
         } host;
-        uint64_t free_base;
+        struct {
+            uint64_t base, number;
+        } free;
     };
 };
 STAILQ_HEAD(sim_op_list, sim_op);
@@ -129,6 +131,9 @@ CUresult sim_queue_wait_device(struct sim_lane *lane);
 CUresult sim_queue_device_wait_point(int device, const struct sim_point *point);
 bool sim_queue_point_done(const struct sim_point *point);
 void sim_point_clear(struct sim_point *point);
+
+/* Does whatever is put on a lane now come after an operation of another one, or is that done? */
+bool sim_queue_is_after(const struct sim_lane *lane, uint32_t other, uint64_t sequence);
 
 /* Is there unfinished work that touches a range of addresses? */
 bool sim_queue_uses(uint64_t base, uint64_t size);

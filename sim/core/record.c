@@ -7,6 +7,7 @@
 #include "sim/core/config.h"
 #include "sim/core/cost.h"
 #include "sim/core/device.h"
+#include "sim/core/ledger.h"
 #include "sim/core/lock.h"
 #include "sim/core/memory.h"
 #include "sim/core/pool.h"
@@ -162,6 +163,36 @@ static void put_live(struct sm_emit *emit)
     sm_emit_object_close(emit);
 }
 
+/* What all processes did together that share the devices: those that have ended, and this one. */
+static void put_shared(struct sm_emit *emit)
+{
+    struct sim_ledger_figures figures;
+    if (!sim_ledger_figures(&figures))
+        return;
+    sm_emit_object_open(emit, "shared");
+    sm_emit_string(emit, "name", sim_config.share);
+    put(emit, "processes_running", figures.running, SM_UNIT_COUNT);
+    put(emit, "processes_ended", figures.ended, SM_UNIT_COUNT);
+    put(emit, "processes_died", figures.died, SM_UNIT_COUNT);
+    put(emit, "violations_total", figures.violations + sim_violation_count(), SM_UNIT_COUNT);
+    sm_emit_array_open(emit, "devices");
+    for (int device = 0; device < sim_config.devices; device++) {
+        sm_emit_object_open(emit, NULL);
+        put(emit, "physical_bytes", figures.devices[device].bytes, SM_UNIT_BYTES);
+        put(emit, "physical_peak_bytes", figures.devices[device].peak_bytes, SM_UNIT_BYTES);
+        sm_emit_object_open(emit, "calls");
+        for (int call = 0; call < SIM_CALL_COUNT; call++) {
+            uint64_t count = sim_ledger_calls(device, call) + sim_call_count(device, call);
+            if (count)
+                put(emit, sim_call_names[call], count, SM_UNIT_COUNT);
+        }
+        sm_emit_object_close(emit);
+        sm_emit_object_close(emit);
+    }
+    sm_emit_array_close(emit);
+    sm_emit_object_close(emit);
+}
+
 static size_t lay_out(char *buffer, size_t size)
 {
     struct sm_emit emit;
@@ -193,6 +224,7 @@ static size_t lay_out(char *buffer, size_t size)
     sm_emit_object_close(&emit);
     put(&emit, "faults", sim_fail_hits(), SM_UNIT_COUNT);
     put_live(&emit);
+    put_shared(&emit);
     sm_emit_object_close(&emit);
     return sm_emit_end(&emit);
 }

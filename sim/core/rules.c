@@ -2,6 +2,7 @@
 /* rules: see rules.h. Protected by: a lock of its own. */
 #include "sim/core/rules.h"
 #include "sim/core/calls.h"
+#include "sim/core/history.h"
 #include "sim/sim.h"
 #include <pthread.h>
 #include <stdarg.h>
@@ -22,14 +23,26 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sim_violation kept[KEPT]; /* protected by lock, as the count */
 static size_t count;
 static bool is_strict;
+static __thread uint64_t handle_of_next;
 
-static void report(const struct sim_violation *v, const char *text, const char *source)
+void sim_rules_about(uint64_t handle)
+{
+    handle_of_next = handle;
+}
+
+static void report(const struct sim_violation *v, const char *text, const char *source, uint64_t handle)
 {
     fprintf(stderr,
-            "seamalloc: simulated device: broken rule %s in %s, range [%#llx, +%llu), device %d\n"
+            "seamalloc: simulated device: broken rule %s in %s (call %llu), range [%#llx, +%llu), device %d\n"
             "    %s (%s)%s%s\n",
-            v->rule, v->call, (unsigned long long)v->base, (unsigned long long)v->size, v->device, text,
-            source, *v->text ? ": " : "", v->text);
+            v->rule, v->call, (unsigned long long)sim_current_number(), (unsigned long long)v->base,
+            (unsigned long long)v->size, v->device, text, source, *v->text ? ": " : "", v->text);
+    uint64_t size = v->base && !v->size ? 1 : v->size; /* an address alone */
+    if (size || handle) {
+        fprintf(stderr, "  what happened there, oldest first:\n");
+        if (sim_history_print(stderr, v->base, size, handle) == 0)
+            fprintf(stderr, "    nothing that is remembered\n");
+    }
     fflush(stderr);
 }
 
@@ -37,6 +50,8 @@ void sim_violate(enum sim_rule rule, int device, uint64_t base, uint64_t size, c
 {
     struct sim_violation v = {
         .rule = rules[rule].name, .call = sim_current_call(), .base = base, .size = size, .device = device};
+    uint64_t handle = handle_of_next;
+    handle_of_next = 0;
     if (format) {
         va_list args;
         va_start(args, format);
@@ -50,7 +65,7 @@ void sim_violate(enum sim_rule rule, int device, uint64_t base, uint64_t size, c
     bool strict = is_strict;
     pthread_mutex_unlock(&lock);
     if (strict) {
-        report(&v, rules[rule].text, rules[rule].source);
+        report(&v, rules[rule].text, rules[rule].source, handle);
         abort();
     }
 }

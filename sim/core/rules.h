@@ -3,8 +3,9 @@
  * did.
  *
  * A broken rule is recorded whether or not the call also answers an error. In strict mode it ends the process
- * with a report. Sources: "cuda.h" is the comment of the named function there (the driver API reference has
- * the same text); "guide" is the CUDA programming guide, section on virtual memory management or on graphs.
+ * with a report, which names the rule, the call and the range, and what happened to the range before.
+ * Sources: "cuda.h" is the comment of the named function there (the driver API reference has the same text);
+ * "guide" is the CUDA programming guide, section on virtual memory management or on graphs.
  */
 #ifndef SEAMALLOC_SIM_CORE_RULES_H
 #define SEAMALLOC_SIM_CORE_RULES_H
@@ -60,6 +61,9 @@ enum sim_rule {
  * Thread: any, with or without the core lock. */
 void sim_violate(enum sim_rule rule, int device, uint64_t base, uint64_t size, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
+
+/* Says which handle the next broken rule of this thread is about: its history is reported too. */
+void sim_rules_about(uint64_t handle);
 
 void sim_rules_reset(bool strict);
 

@@ -17,6 +17,7 @@ enum { GENERATION_SHIFT = ZERO_BITS + SLOT_BITS, KIND_SHIFT = GENERATION_SHIFT +
 struct slot {
     _Atomic uint64_t handle; /* 0: free */
     void *_Atomic object;
+    struct sim_origin origin;
     uint32_t generation;
     uint32_t next_free;
 };
@@ -65,6 +66,7 @@ uint64_t sim_table_add(enum sim_kind kind, void *object)
     slot->generation = (slot->generation + 1) & ((1u << GENERATION_BITS) - 1);
     uint64_t handle = (uint64_t)kind << KIND_SHIFT | (uint64_t)slot->generation << GENERATION_SHIFT |
                       (uint64_t)index << ZERO_BITS;
+    slot->origin = sim_origin_now();
     atomic_store_explicit(&slot->object, object, memory_order_relaxed);
     atomic_store_explicit(&slot->handle, handle, memory_order_release);
     atomic_fetch_add_explicit(&live[kind], 1, memory_order_relaxed);
@@ -109,6 +111,11 @@ void *sim_table_get(enum sim_kind kind, uint64_t handle)
 {
     struct slot *slot = find(kind, handle);
     return slot ? atomic_load_explicit(&slot->object, memory_order_relaxed) : NULL;
+}
+
+struct sim_origin sim_table_origin(uint64_t handle)
+{
+    return slot_at(index_of(handle))->origin;
 }
 
 uint64_t sim_table_count(enum sim_kind kind)

@@ -7,6 +7,7 @@
 #ifndef SEAMALLOC_SIM_CORE_TABLE_H
 #define SEAMALLOC_SIM_CORE_TABLE_H
 
+#include "sim/core/history.h"
 #include <stdint.h>
 
 enum sim_kind {
@@ -33,6 +34,9 @@ void *sim_table_remove(enum sim_kind kind, uint64_t handle);
 
 /* Returns: the object of a live handle of this kind, else NULL. Thread: any, no lock. */
 void *sim_table_get(enum sim_kind kind, uint64_t handle);
+
+/* The call that made a live handle. Requires: the lock is held, the handle is live. */
+struct sim_origin sim_table_origin(uint64_t handle);
 
 /* How many live handles of a kind there are. */
 uint64_t sim_table_count(enum sim_kind kind);

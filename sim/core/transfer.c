@@ -21,6 +21,8 @@ static unsigned write_count;
 
 /* Where the next kernel of this thread writes; size 0: not known. */
 static __thread uint64_t next_base, next_size;
+/* What it surely writes; size 0: not known. */
+static __thread uint64_t sure_base, sure_size;
 
 void sim_transfer_reset(void)
 {
@@ -67,6 +69,20 @@ void sim_transfer_kernel(void)
     else
         atomic_fetch_add_explicit(&kernels, 1, memory_order_relaxed);
     next_size = 0;
+}
+
+void sim_kernel_surely_writes(CUdeviceptr base, size_t size)
+{
+    sure_base = base;
+    sure_size = size;
+}
+
+bool sim_transfer_sure(uint64_t *base, uint64_t *size)
+{
+    *base = sure_base;
+    *size = sure_size;
+    sure_size = 0;
+    return *size && sim_memory_is_device(*base);
 }
 
 static bool is_known(uint64_t base, uint64_t size)
@@ -189,6 +205,31 @@ static void fill_row(const struct sim_transfer *t, uint64_t dst)
     else
         for (; start + t->element <= end; start += t->element)
             memcpy((void *)start, &t->value, t->element); /* little-endian: the low bytes come first */
+}
+
+static void stamp(uint64_t base, uint64_t size)
+{
+    int device;
+    uint64_t offset;
+    for (uint64_t run; size > 0; size -= run, base += run) {
+        run = sim_memory_run(base, size, &device, &offset);
+        memset((void *)base, SIM_KERNEL_BYTE, run);
+    }
+}
+
+void sim_transfer_kernel_writes(uint64_t base, uint64_t size, int device)
+{
+    enum { STAMP = 64, STAMPS = 7 };
+    if (check_side(base, size, device, true) || !sim_backing_on())
+        return;
+    forget_write(base, size);
+    if (size <= LARGE) {
+        stamp(base, size);
+        return;
+    }
+    for (uint64_t i = 0; i < STAMPS; i++)
+        stamp(base + size / STAMPS * i / PAGE * PAGE, STAMP);
+    stamp(base + size - STAMP, STAMP);
 }
 
 void sim_transfer_run(const struct sim_transfer *t, int device)

@@ -4,6 +4,7 @@
 #include "sim/core/capture.h"
 #include "sim/core/config.h"
 #include "sim/core/lock.h"
+#include "sim/core/pool.h"
 #include "sim/core/stream.h"
 #include <cudaProfiler.h>
 
@@ -197,6 +198,7 @@ static CUresult synchronize(int device)
     CUresult result = sim_capture_any() ? sim_capture_unsafe() : CUDA_SUCCESS;
     if (!result)
         result = sim_queue_wait_all(device);
+    sim_pools_synchronised();
     sim_unlock();
     return result;
 }
@@ -215,7 +217,7 @@ SIM_API CUresult cuCtxSynchronize_v2(CUcontext context)
     return result ? result : synchronize(device);
 }
 
-/* Peer access concerns plain allocations only, which are open to every device here. */
+/* Peer access concerns plain allocations only, and the kernels that use them. */
 SIM_API CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 {
     int other;
@@ -223,13 +225,21 @@ SIM_API CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
     if (flags)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = sim_context_info(peer, &other, NULL, NULL);
-    return result ? result : other == device ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+    if (result || other == device)
+        return result ? result : CUDA_ERROR_INVALID_DEVICE;
+    if (!sim_has(SIM_FEATURE_PEERS))
+        return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+    return sim_context_set_peer(device, other, true) ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
 }
 
 SIM_API CUresult cuCtxDisablePeerAccess(CUcontext peer)
 {
-    SIM_ENTER(cuCtxDisablePeerAccess);
-    return sim_context_info(peer, NULL, NULL, NULL);
+    int other;
+    SIM_ENTER_CONTEXT(cuCtxDisablePeerAccess, device);
+    CUresult result = sim_context_info(peer, &other, NULL, NULL);
+    if (result)
+        return result;
+    return sim_context_set_peer(device, other, false) ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }
 
 /* Since 12.5: an event about all work of a context. While a stream of it captures, the call fails and the

@@ -122,7 +122,7 @@ SIM_API CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
     SIM_NEED(can);
     NEED_DEVICE(device);
     NEED_DEVICE(peer);
-    *can = device != peer;
+    *can = device != peer && sim_claims(SIM_FEATURE_PEERS);
     return CUDA_SUCCESS;
 }
 
@@ -135,7 +135,7 @@ SIM_API CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attri
     NEED_DEVICE(target);
     if (source == target)
         return CUDA_ERROR_INVALID_DEVICE;
-    *value = attribute == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED;
+    *value = attribute == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED && sim_claims(SIM_FEATURE_PEERS);
     return CUDA_SUCCESS;
 }
 

@@ -11,6 +11,7 @@
 #include "sim/core/lock.h"
 #include "sim/core/physical.h"
 #include "sim/core/pool.h"
+#include "sim/core/share.h"
 
 SIM_API CUresult cuMemGetInfo_v2(size_t *left, size_t *total)
 {
@@ -18,6 +19,7 @@ SIM_API CUresult cuMemGetInfo_v2(size_t *left, size_t *total)
     SIM_NEED(left);
     SIM_NEED(total);
     sim_lock();
+    sim_share_sweep();
     *left = sim_physical_left(device);
     sim_unlock();
     *total = sim_config.device_bytes;
@@ -43,7 +45,7 @@ static CUresult alloc(enum sim_call call, int device, CUdeviceptr *ptr, size_t s
 
 SIM_API CUresult cuMemAlloc_v2(CUdeviceptr *ptr, size_t size)
 {
-    SIM_ENTER_CONTEXT(cuMemAlloc, device);
+    SIM_ENTER_CONTEXT_SIZED(cuMemAlloc, device, size);
     SIM_NEED(ptr);
     return alloc(SIM_CALL_cuMemAlloc, device, ptr, size);
 }
@@ -64,6 +66,11 @@ SIM_API CUresult cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t widt
     return result;
 }
 
+static bool can_be_freed(const struct sim_range *range)
+{
+    return range->kind == SIM_RANGE_PLAIN && !range->freeing && !range->cached && !range->opened;
+}
+
 /* Waits for the device, as the driver does, and then gives the memory back. */
 SIM_API CUresult cuMemFree_v2(CUdeviceptr ptr)
 {
@@ -73,7 +80,7 @@ SIM_API CUresult cuMemFree_v2(CUdeviceptr ptr)
     sim_lock();
     CUresult result = sim_capture_any() ? sim_capture_unsafe() : CUDA_SUCCESS;
     const struct sim_range *range = sim_address_at(ptr);
-    if (!result && (!range || range->kind != SIM_RANGE_PLAIN || range->freeing)) {
+    if (!result && (!range || !can_be_freed(range))) {
         sim_violate(SIM_RULE_UNKNOWN_POINTER, range ? range->device : -1, ptr, 0, NULL);
         result = CUDA_ERROR_INVALID_VALUE;
     }
@@ -81,18 +88,69 @@ SIM_API CUresult cuMemFree_v2(CUdeviceptr ptr)
         result = sim_queue_wait_all(range->device);
     if (!result && (range = sim_address_at(ptr))) { /* the wait may have dropped the lock */
         sim_cost_add(range->device, SIM_CALL_cuMemFree, 1, range->size);
-        sim_pool_forget(range->pool, range->size);
-        sim_memory_free(ptr);
+        sim_pool_free_now(ptr);
     }
     sim_unlock();
     return result;
+}
+
+/* ---- managed memory ---- */
+
+/* Device addresses are host addresses here, so all that managed memory needs is to be visible. It does not
+ * migrate: it takes device memory when it is allocated, and more than that is refused. */
+SIM_API CUresult cuMemAllocManaged(CUdeviceptr *ptr, size_t size, unsigned int flags)
+{
+    SIM_ENTER_CONTEXT_SIZED(cuMemAllocManaged, device, size);
+    SIM_NEED(ptr);
+    if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_has(SIM_FEATURE_MANAGED) ||
+        !sim_backing_on()) /* table-only: the host would find nothing there */
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = alloc(SIM_CALL_cuMemAllocManaged, device, ptr, size);
+    if (result)
+        return result;
+    sim_lock();
+    sim_address_at(*ptr)->managed = true;
+    sim_unlock();
+    return CUDA_SUCCESS;
+}
+
+/* Advice and prefetches are about managed memory; nothing moves. */
+static CUresult check_managed(CUdeviceptr ptr, size_t size)
+{
+    sim_lock();
+    const struct sim_range *range = sim_address_find(ptr);
+    bool good = range && range->managed && size > 0 && size <= range->base + range->size - ptr;
+    sim_unlock();
+    return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+SIM_API CUresult cuMemAdvise_v2(CUdeviceptr ptr, size_t size, CUmem_advise advice, CUmemLocation location)
+{
+    SIM_ENTER(cuMemAdvise);
+    (void)advice;
+    (void)location;
+    return check_managed(ptr, size);
+}
+
+SIM_API CUresult cuMemPrefetchAsync_v2(CUdeviceptr ptr, size_t size, CUmemLocation location,
+                                       unsigned int flags, CUstream stream)
+{
+    SIM_ENTER(cuMemPrefetchAsync);
+    (void)location;
+    if (flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_stream_get(stream))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return check_managed(ptr, size);
 }
 
 /* ---- host memory ---- */
 
 SIM_API CUresult cuMemHostAlloc(void **ptr, size_t size, unsigned int flags)
 {
-    SIM_ENTER_CONTEXT(cuMemHostAlloc, device);
+    SIM_ENTER_CONTEXT_SIZED(cuMemHostAlloc, device, size);
     SIM_NEED(ptr);
     uint64_t rounded, base;
     if (size == 0 || !sm_align_up_checked(size, 4096, &rounded))
@@ -101,8 +159,10 @@ SIM_API CUresult cuMemHostAlloc(void **ptr, size_t size, unsigned int flags)
     CUresult result = sim_capture_any() ? sim_capture_unsafe() : CUDA_SUCCESS;
     base = result ? 0 : sim_backing_host_alloc(rounded);
     struct sim_range *range = base ? sim_address_note_host(SIM_RANGE_HOST, device, base, rounded) : NULL;
-    if (range)
+    if (range) {
         range->flags = flags;
+        sim_history_note("allocated on the host", base, rounded, 0);
+    }
     sim_unlock();
     if (range) {
         *ptr = (void *)(uintptr_t)base;
@@ -134,6 +194,7 @@ static CUresult end_host(void *ptr, enum sim_range_kind kind, CUresult unknown)
         result = sim_queue_wait_all(-1);
     if (!result && (range = sim_address_at(base))) {
         uint64_t size = range->size;
+        sim_history_note(kind == SIM_RANGE_HOST ? "freed" : "unregistered", base, size, 0);
         sim_address_drop(range);
         if (kind == SIM_RANGE_HOST)
             sim_backing_host_free(base, size);
@@ -150,14 +211,16 @@ SIM_API CUresult cuMemFreeHost(void *ptr)
 
 SIM_API CUresult cuMemHostRegister_v2(void *ptr, size_t size, unsigned int flags)
 {
-    SIM_ENTER_CONTEXT(cuMemHostRegister, device);
+    SIM_ENTER_CONTEXT_SIZED(cuMemHostRegister, device, size);
     if (!ptr || size == 0)
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();
     struct sim_range *range =
         sim_address_note_host(SIM_RANGE_REGISTERED, device, (uint64_t)(uintptr_t)ptr, size);
-    if (range)
+    if (range) {
         range->flags = flags;
+        sim_history_note("registered", range->base, size, 0);
+    }
     sim_unlock();
     return range ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 }
@@ -207,7 +270,7 @@ SIM_API CUresult cuMemHostGetFlags(unsigned int *flags, void *ptr)
 struct pointer {
     uint64_t address, base, size, id, pool;
     int device;
-    bool is_host, is_vmm;
+    bool is_host, is_vmm, is_managed;
 };
 
 /* Requires: the lock is held. Within a reservation the answer is about one mapping, not the reservation. */
@@ -215,7 +278,7 @@ static bool describe(uint64_t address, struct pointer *p)
 {
     const struct sim_range *range = sim_address_find(address);
     const struct sim_memory *memory;
-    if (!range)
+    if (!range || range->cached)
         return false;
     *p = (struct pointer){.address = address,
                           .base = range->base,
@@ -223,6 +286,7 @@ static bool describe(uint64_t address, struct pointer *p)
                           .id = range->id,
                           .pool = range->pool,
                           .device = range->device,
+                          .is_managed = range->managed,
                           .is_host = range->kind == SIM_RANGE_HOST || range->kind == SIM_RANGE_REGISTERED};
     if (range->kind != SIM_RANGE_RESERVATION)
         return true;
@@ -264,13 +328,15 @@ static CUresult attribute(void *out, CUpointer_attribute which, const struct poi
         *(CUdeviceptr *)out = p->address;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (!p->is_host)
+        if (!p->is_host && !p->is_managed)
             return CUDA_ERROR_INVALID_VALUE;
         *(void **)out = (void *)(uintptr_t)p->address;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *(unsigned char *)out = p->is_managed;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        *(unsigned char *)out = 0;
+        *(unsigned char *)out = !p->is_host && !p->is_vmm && !p->pool && !p->is_managed;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         *(unsigned *)out = 0;

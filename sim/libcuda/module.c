@@ -329,6 +329,10 @@ static CUresult launch(CUfunction function, CUstream handle, uint64_t threads)
     next_bytes = 0;
     GET_FUNCTION(f, function);
     op.name = sim_trace_on() ? sim_trace_name(f->name) : NULL;
+    if (sim_transfer_sure(&op.touches[0].base, &op.touches[0].size)) {
+        op.touches[0].write = true;
+        op.touch_count = 1;
+    }
     if (!stream)
         return sim_context_device() < 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
     sim_lock();

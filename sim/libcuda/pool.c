@@ -13,11 +13,18 @@
             return CUDA_ERROR_INVALID_DEVICE;                                                                \
     } while (0)
 
+#define NEED_POOLS                                                                                           \
+    do {                                                                                                     \
+        if (!sim_has(SIM_FEATURE_POOLS))                                                                     \
+            return CUDA_ERROR_NOT_SUPPORTED;                                                                 \
+    } while (0)
+
 SIM_API CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
 {
     SIM_ENTER(cuDeviceGetDefaultMemPool);
     SIM_NEED(pool);
     NEED_DEVICE(device);
+    NEED_POOLS;
     sim_lock();
     CUresult result = sim_pool_default(device, pool);
     sim_unlock();
@@ -29,6 +36,7 @@ SIM_API CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
     SIM_ENTER(cuDeviceGetMemPool);
     SIM_NEED(pool);
     NEED_DEVICE(device);
+    NEED_POOLS;
     sim_lock();
     CUresult result = sim_pool_current(device, pool);
     sim_unlock();
@@ -50,6 +58,7 @@ SIM_API CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props
     SIM_ENTER(cuMemPoolCreate);
     SIM_NEED(pool);
     SIM_NEED(props);
+    NEED_POOLS;
     if (props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
         props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
@@ -89,30 +98,28 @@ SIM_API CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute at
     return result;
 }
 
-/* There is nothing cached that could be trimmed, and access is open to every device: only the handle is
- * checked. */
-static CUresult check_pool(CUmemoryPool pool)
-{
-    cuuint64_t used;
-    sim_lock();
-    CUresult result = sim_pool_get_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
-    sim_unlock();
-    return result;
-}
-
 SIM_API CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 {
     SIM_ENTER(cuMemPoolTrimTo);
-    (void)keep;
-    return check_pool(pool);
+    sim_lock();
+    CUresult result = sim_pool_trim(pool, keep);
+    sim_unlock();
+    return result;
 }
 
 SIM_API CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *desc, size_t count)
 {
     SIM_ENTER(cuMemPoolSetAccess);
+    CUresult result = CUDA_SUCCESS;
+    SIM_NEED(desc);
     for (size_t i = 0; i < count; i++)
         NEED_DEVICE(desc[i].location.id);
-    return check_pool(pool);
+    sim_lock();
+    for (size_t i = 0; i < count && !result; i++)
+        result =
+            sim_pool_set_access(pool, desc[i].location.id, desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    sim_unlock();
+    return result;
 }
 
 SIM_API CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLocation *location)
@@ -121,13 +128,21 @@ SIM_API CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool,
     SIM_NEED(flags);
     SIM_NEED(location);
     NEED_DEVICE(location->id);
-    *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    return check_pool(pool);
+    cuuint64_t used;
+    sim_lock();
+    CUresult result = sim_pool_get_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
+    if (!result)
+        *flags = sim_pool_open_to((uint64_t)(uintptr_t)pool, location->id)
+                     ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                     : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    sim_unlock();
+    return result;
 }
 
 static CUresult alloc(enum sim_call call, CUdeviceptr *ptr, size_t size, CUmemoryPool pool, CUstream handle)
 {
     uint64_t base;
+    NEED_POOLS;
     struct sim_stream *stream = sim_stream_get(handle);
     if (!stream)
         return sim_context_device() < 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
@@ -147,14 +162,14 @@ static CUresult alloc(enum sim_call call, CUdeviceptr *ptr, size_t size, CUmemor
 
 SIM_API CUresult cuMemAllocAsync(CUdeviceptr *ptr, size_t size, CUstream stream)
 {
-    SIM_ENTER(cuMemAllocAsync);
+    SIM_ENTER_SIZED(cuMemAllocAsync, size);
     SIM_NEED(ptr);
     return alloc(SIM_CALL_cuMemAllocAsync, ptr, size, NULL, stream);
 }
 
 SIM_API CUresult cuMemAllocFromPoolAsync(CUdeviceptr *ptr, size_t size, CUmemoryPool pool, CUstream stream)
 {
-    SIM_ENTER(cuMemAllocFromPoolAsync);
+    SIM_ENTER_SIZED(cuMemAllocFromPoolAsync, size);
     SIM_NEED(ptr);
     return alloc(SIM_CALL_cuMemAllocFromPoolAsync, ptr, size, pool, stream);
 }

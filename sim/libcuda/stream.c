@@ -6,6 +6,7 @@
 #include "sim/core/capture.h"
 #include "sim/core/config.h"
 #include "sim/core/lock.h"
+#include "sim/core/pool.h"
 #include "sim/core/timing.h"
 
 /* Why sim_stream_get gave nothing. */
@@ -111,6 +112,7 @@ SIM_API CUresult cuStreamSynchronize(CUstream handle)
     CUresult result = sim_capture_forbid_lane(stream->lane);
     if (!result)
         result = sim_queue_wait(stream->lane, stream->lane->last);
+    sim_pools_synchronised();
     sim_unlock();
     return result;
 }
@@ -249,12 +251,13 @@ SIM_API CUresult cuEventSynchronize(CUevent handle)
 {
     SIM_ENTER(cuEventSynchronize);
     GET_EVENT(event, handle);
-    if (!sim_capture_any() && sim_event_is_done(event))
+    if (!sim_capture_any() && sim_event_is_done(event) && !sim_pools_cache())
         return CUDA_SUCCESS;
     sim_lock();
     CUresult result = sim_capture_forbid_event(event);
     if (!result && !sim_event_is_done(event))
         result = sim_queue_wait_lane(event->point.lane, event->point.sequence);
+    sim_pools_synchronised();
     sim_unlock();
     return result;
 }

@@ -4,11 +4,7 @@
 #include "sim/core/config.h"
 #include "sim/core/cost.h"
 #include "sim/core/lock.h"
-#include "sim/core/memory.h"
-#include <fcntl.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include "sim/core/share.h"
 
 static void cost(enum sim_call call, uint64_t handles, uint64_t bytes)
 {
@@ -29,7 +25,7 @@ SIM_API CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemA
     SIM_ENTER(cuMemGetAllocationGranularity);
     SIM_NEED(granularity);
     SIM_NEED(prop);
-    if (!sim_config.vmm)
+    if (!sim_claims(SIM_FEATURE_VMM))
         return CUDA_ERROR_NOT_SUPPORTED;
     if ((unsigned)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
         return CUDA_ERROR_INVALID_VALUE;
@@ -44,7 +40,7 @@ SIM_API CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t align
                                      unsigned long long flags)
 {
     uint64_t base;
-    SIM_ENTER(cuMemAddressReserve);
+    SIM_ENTER_SIZED(cuMemAddressReserve, size);
     SIM_NEED(ptr);
     if (has_flags(flags))
         return CUDA_ERROR_INVALID_VALUE;
@@ -59,7 +55,7 @@ SIM_API CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t align
 
 SIM_API CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
 {
-    SIM_ENTER(cuMemAddressFree);
+    SIM_ENTER_SIZED(cuMemAddressFree, size);
     sim_lock();
     CUresult result = sim_memory_free_addresses(ptr, size);
     sim_unlock();
@@ -70,7 +66,7 @@ SIM_API CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
                              const CUmemAllocationProp *prop, unsigned long long flags)
 {
     uint64_t made;
-    SIM_ENTER(cuMemCreate);
+    SIM_ENTER_ABOUT(cuMemCreate, prop ? prop->location.id : -1, size);
     SIM_NEED(handle);
     SIM_NEED(prop);
     if (has_flags(flags))
@@ -99,7 +95,7 @@ SIM_API CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 SIM_API CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                           unsigned long long flags)
 {
-    SIM_ENTER(cuMemMap);
+    SIM_ENTER_SIZED(cuMemMap, size);
     if (has_flags(flags))
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();
@@ -113,7 +109,7 @@ SIM_API CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGene
 SIM_API CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
     uint64_t mappings;
-    SIM_ENTER(cuMemUnmap);
+    SIM_ENTER_SIZED(cuMemUnmap, size);
     sim_lock();
     CUresult result = sim_memory_unmap(ptr, size, &mappings);
     sim_unlock();
@@ -124,7 +120,7 @@ SIM_API CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 SIM_API CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
     uint64_t mappings;
-    SIM_ENTER(cuMemSetAccess);
+    SIM_ENTER_SIZED(cuMemSetAccess, size);
     SIM_NEED(desc);
     sim_lock();
     CUresult result = sim_memory_set_access(ptr, size, desc, count, &mappings);
@@ -173,60 +169,38 @@ SIM_API CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *pro
     return memory ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* ---- sharing ----
- * The descriptor is a small memory file that names process and handle. It works within one process, which is
- * what a test of the calls needs; unlike a real one it does not keep the memory alive by itself. */
-
-struct token {
-    char magic[16];
-    int64_t process;
-    uint64_t handle;
-};
-static const char magic[16] = "seamalloc-sim-1";
+/* ---- sharing ---- */
 
 SIM_API CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle,
                                               CUmemAllocationHandleType type, unsigned long long flags)
 {
-    struct token token = {.process = getpid(), .handle = handle};
+    int descriptor;
     SIM_ENTER(cuMemExportToShareableHandle);
     SIM_NEED(out);
     if (has_flags(flags) || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();
-    const struct sim_memory *memory = sim_memory_get(handle);
+    struct sim_memory *memory = sim_memory_get(handle);
     bool exportable = memory && memory->prop.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    CUresult result = exportable ? sim_share_export(memory, &descriptor) : CUDA_ERROR_INVALID_VALUE;
     sim_unlock();
-    if (!exportable)
-        return CUDA_ERROR_INVALID_VALUE;
-    memcpy(token.magic, magic, sizeof magic);
-    int file = memfd_create("seamalloc-simulated-handle", MFD_CLOEXEC);
-    if (file < 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (write(file, &token, sizeof token) != (ssize_t)sizeof token) {
-        close(file);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *(int *)out = file;
-    return CUDA_SUCCESS;
+    if (!result)
+        *(int *)out = descriptor;
+    return result;
 }
 
 SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *os_handle,
                                                 CUmemAllocationHandleType type)
 {
-    struct token token;
+    uint64_t imported;
     SIM_ENTER(cuMemImportFromShareableHandle);
     SIM_NEED(handle);
     if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_INVALID_VALUE;
-    if (pread((int)(intptr_t)os_handle, &token, sizeof token, 0) != (ssize_t)sizeof token ||
-        memcmp(token.magic, magic, sizeof magic))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (token.process != getpid())
-        return CUDA_ERROR_NOT_SUPPORTED;
     sim_lock();
-    CUresult result = sim_memory_import(token.handle);
+    CUresult result = sim_share_import((int)(intptr_t)os_handle, &imported);
     sim_unlock();
     if (!result)
-        *handle = token.handle;
+        *handle = imported;
     return result;
 }

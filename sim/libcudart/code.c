@@ -287,7 +287,7 @@ RT_API cudaError_t cudaLaunchKernel(const void *host, dim3 grid, dim3 block, voi
     error = note_launch(cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
                                        (unsigned)shared, stream, arguments, NULL));
     if (symbol->elementwise)
-        sim_kernel_writes(0, 0);
+        rt_announce_nothing();
     return error;
 }
 

@@ -45,9 +45,17 @@ void rt_announce(void **arguments)
 {
     int count = *(const int *)arguments[0];
 
-    /* 16 bytes is the widest element. */
-    if (count > 0)
+    /* 16 bytes is the widest element, 1 the narrowest. */
+    if (count > 0) {
         sim_kernel_writes(*(const CUdeviceptr *)arguments[2], (size_t)count * 16);
+        sim_kernel_surely_writes(*(const CUdeviceptr *)arguments[2], (size_t)count);
+    }
+}
+
+void rt_announce_nothing(void)
+{
+    sim_kernel_writes(0, 0);
+    sim_kernel_surely_writes(0, 0);
 }
 
 unsigned rt_fill_element(const char *name)

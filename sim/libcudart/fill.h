@@ -18,6 +18,9 @@ bool rt_is_elementwise(const char *name);
 /* Tells the device where the launch that follows writes. Requires: rt_is_elementwise. */
 void rt_announce(void **arguments);
 
+/* Takes that back, for a launch that has failed. */
+void rt_announce_nothing(void);
+
 /* The bytes of an element if `name` is a fill kernel of contiguous memory; 0 for any other kernel. Thread:
  * any. */
 unsigned rt_fill_element(const char *name);

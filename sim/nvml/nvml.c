@@ -189,7 +189,7 @@ int nvmlDeviceGetMemoryInfo(device handle, struct memory *memory)
     if (cuDeviceTotalMem(&total, number_of(handle)) != CUDA_SUCCESS)
         return NVML_INVALID_ARGUMENT;
     memory->total = total;
-    memory->used = sim_physical_bytes(number_of(handle));
+    memory->used = sim_shared_bytes(number_of(handle));
     memory->available = memory->total - memory->used;
     return NVML_SUCCESS;
 }

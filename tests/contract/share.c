@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sharing a handle by file descriptor, here within one process. */
+/* Sharing a handle by file descriptor, here within one process; processes.c has two. */
 #include "tests/contract/contract.h"
 #include <unistd.h>
 

@@ -162,11 +162,16 @@ static uint64_t random_size(void)
     }
 }
 
-/* Work that uses a block, on one of its streams. */
+/* Work that uses a block, on one of its streams. It writes what it touches, so it leaves the places alone
+ * whose contents
+ * are checked: begin, middle and end; what other blocks' work writes there by mistake is seen. */
 static void use(struct side *side, const struct held *held, int stream)
 {
-    uint64_t from = below(held->size / 512) * 512;
-    uint64_t size = chance(50) ? held->size - from : 512;
+    uint64_t middle = held->size / 1024 * 512, from = 512, size = 0;
+    if (middle > 512) {
+        from = 512 + below((middle - 512) / 512) * 512;
+        size = chance(50) ? middle - from : 512;
+    }
     CUresult code = sim_stream_work(side->streams[stream], held->address + from, size, 100);
     EXPECT(code == CUDA_SUCCESS, "work on stream %d: %d", stream, (int)code);
 }

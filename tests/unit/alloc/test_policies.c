@@ -148,8 +148,8 @@ static void works_in_segments(const char *what, bool vmm, bool lies)
 {
     struct fixture f;
     fixture_init(&f);
-    f.sim.vmm = vmm;
-    f.sim.vmm_lies = lies;
+    f.sim.lacks = vmm ? 0 : SIM_FEATURE_VMM;
+    f.sim.lies = lies ? SIM_FEATURE_VMM : 0;
     fixture_open(&f, "");
     CUdeviceptr a = fixture_alloc(&f, 30 * MIB, NULL);
     if (!a || sim_calls("cuMemAlloc") != 1)

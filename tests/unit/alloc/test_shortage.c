@@ -312,7 +312,7 @@ static void a_device_that_lies_about_handles(void **state)
     (void)state;
     struct fixture f;
     fixture_init(&f);
-    f.sim.exportable = false;
+    f.sim.lies = SIM_FEATURE_EXPORT;
     fixture_open(&f, "");
     fixture_alloc(&f, 20 * MIB, NULL);
     fixture_close(&f);

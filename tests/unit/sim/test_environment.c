@@ -1,46 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What SEAMALLOC_SIM_* does. Each case is a child process that initialises the driver afresh; this process
  * never does. */
-#include "tests/unit/sim/sim_test.h"
+#include "tests/unit/sim/child.h"
 #include <jansson.h>
-#include <signal.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-struct outcome {
-    int status;      /* as waitpid gives it */
-    char text[8192]; /* stderr */
-};
-
-/* Runs `body` in a child; its exit status is what body returns. */
-static void in_child(int (*body)(void), struct outcome *outcome)
-{
-    int ends[2];
-    size_t used = 0;
-    ssize_t n;
-    assert_int_equal(pipe(ends), 0);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        dup2(ends[1], STDERR_FILENO);
-        close(ends[0]);
-        signal(SIGABRT, SIG_DFL);
-        exit(body());
-    }
-    close(ends[1]);
-    while ((n = read(ends[0], outcome->text + used, sizeof outcome->text - 1 - used)) > 0)
-        used += (size_t)n;
-    outcome->text[used] = 0;
-    close(ends[0]);
-    waitpid(child, &outcome->status, 0);
-}
-
-static void assert_text(const struct outcome *outcome, const char *part)
-{
-    if (!strstr(outcome->text, part))
-        fail_msg("\"%s\" is not in: %s", part, outcome->text);
-}
 
 static int init(void)
 {
@@ -95,8 +58,21 @@ static void test_bad_values(void **state)
         {"SEAMALLOC_SIM_COST", "h200", "h100, a100"},
         {"SEAMALLOC_SIM_FAIL", "cuMemMap", "CALL:N"},
         {"SEAMALLOC_SIM_FAIL", "cuMemMap:0", "from 1"},
+        {"SEAMALLOC_SIM_FAIL", "cuMemMap:5..4", "the larger last"},
+        {"SEAMALLOC_SIM_FAIL", "cuMemCreate:1:size", "after size"},
+        {"SEAMALLOC_SIM_FAIL", "cuMemCreate:1:size>=64X", "nothing after the count"},
+        {"SEAMALLOC_SIM_FAIL", "cuMemCreate:1:size>8M:size<4M", "no size is like that"},
+        {"SEAMALLOC_SIM_FAIL", "cuMemRelease:1:size>=2M", "has no size"},
+        {"SEAMALLOC_SIM_FAIL", "cuMemCreate:1:device=16", "device number"},
+        {"SEAMALLOC_SIM_FAIL", "cuMemCreate:1:weather=fair", "size or device="},
+        {"SEAMALLOC_SIM_MAPPINGS", "many", "whole number"},
+        {"SEAMALLOC_SIM_ADDRESS_GIB", "99999999", "from 0 to"},
+        {"SEAMALLOC_SIM_TENANT_MIB", "81921", "from 0 to 81920"},
+        {"SEAMALLOC_SIM_SHARE", "a/b", "letters, digits"},
+        {"SEAMALLOC_SIM_LACKS", "vmm,fabric", "fabric is never there"},
+        {"SEAMALLOC_SIM_LIES", "vmm,graphs", "vmm, export, fabric"},
         {"SEAMALLOC_SIM_FAIL", "cuMemMap:3,cuMemNothing:1", "cuMemNothing:1"},
-        {"SEAMALLOC_SIM_FAIL", "cuMemMap:3++", "nothing or +"},
+        {"SEAMALLOC_SIM_FAIL", "cuMemMap:3++", "nothing after the count"},
     };
     struct outcome outcome;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -130,6 +106,52 @@ static void test_faults(void **state)
     setenv("SEAMALLOC_SIM_FAIL", "cuMemCreate:2,cuMemRelease:1+", 1);
     in_child(fail_the_second, &outcome);
     unsetenv("SEAMALLOC_SIM_FAIL");
+    assert_int_equal(outcome.status, 0);
+}
+
+/* Limits of the device, and what it claims. */
+static int look_at_limits(void)
+{
+    CUmemGenericAllocationHandle handle;
+    CUmemAllocationProp prop = device_prop(0);
+    CUdeviceptr base;
+    CUcontext context;
+    size_t left, total;
+    int fabric, vmm, pools;
+    if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context) ||
+        cuMemGetInfo(&left, &total))
+        return 1;
+    if (left != 256 * (size_t)MIB || total != 1024 * (size_t)MIB)
+        return 2;
+    if (cuMemAddressReserve(&base, (size_t)3 << 30, 0, 0, 0) != CUDA_ERROR_OUT_OF_MEMORY ||
+        cuMemAddressReserve(&base, (size_t)2 << 30, 0, 0, 0))
+        return 3;
+    if (cuMemCreate(&handle, UNIT, &prop, 0) || cuMemMap(base, UNIT, 0, handle, 0) ||
+        cuMemMap(base + UNIT, UNIT, 0, handle, 0) || try_access(base, UNIT, 0) ||
+        try_access(base + UNIT, UNIT, 0) != CUDA_ERROR_OUT_OF_MEMORY)
+        return 4;
+    cuDeviceGetAttribute(&fabric, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, 0);
+    cuDeviceGetAttribute(&vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0);
+    cuDeviceGetAttribute(&pools, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 0);
+    prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
+    if (!fabric || !vmm || pools || cuMemCreate(&handle, UNIT, &prop, 0) != CUDA_ERROR_NOT_SUPPORTED)
+        return 5;
+    return cuMemAllocAsync(&base, UNIT, NULL) == CUDA_ERROR_NOT_SUPPORTED ? 0 : 6;
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    static const char *const settings[][2] = {
+        {"SEAMALLOC_SIM_MIB", "1024"},    {"SEAMALLOC_SIM_TENANT_MIB", "768"},
+        {"SEAMALLOC_SIM_MAPPINGS", "1"},  {"SEAMALLOC_SIM_ADDRESS_GIB", "2"},
+        {"SEAMALLOC_SIM_LIES", "fabric"}, {"SEAMALLOC_SIM_LACKS", "pools"}};
+    struct outcome outcome;
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        setenv(settings[i][0], settings[i][1], 1);
+    in_child(look_at_limits, &outcome);
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        unsetenv(settings[i][0]);
     assert_int_equal(outcome.status, 0);
 }
 
@@ -293,7 +315,7 @@ int main(void)
         cmocka_unit_test(test_faults),      cmocka_unit_test(test_strict),
         cmocka_unit_test(test_report),      cmocka_unit_test(test_report_by_process),
         cmocka_unit_test(test_real_device), cmocka_unit_test(test_not_initialised),
-        cmocka_unit_test(test_trace),
+        cmocka_unit_test(test_limits),      cmocka_unit_test(test_trace),
     };
     setenv("SEAMALLOC_SIM_PROBE", "/nonexistent", 1); /* also on a machine with a GPU */
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -86,12 +86,67 @@ static void test_suitable_errors(void **state)
     assert_int_equal(live.reservations, 1);
 }
 
+/* Only calls of a size are counted, and only they fail. */
+static void test_sizes(void **state)
+{
+    (void)state;
+    CUmemGenericAllocationHandle handle;
+    assert_true(sim_fail_text("cuMemCreate:2:size>=8M:size<16M"));
+    assert_ok(try_create(4 * UNIT, &handle));
+    assert_ok(try_create(UNIT, &handle));
+    assert_ok(try_create(8 * UNIT, &handle));
+    assert_int_equal(try_create(7 * UNIT, &handle), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_ok(try_create(7 * UNIT, &handle));
+    assert_true(sim_fail_text("cuMemCreate:1+:size=4194304"));
+    assert_ok(try_create(UNIT, &handle));
+    assert_int_equal(try_create(2 * UNIT, &handle), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(try_create(2 * UNIT, &handle), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(sim_fail_hits(), 3);
+}
+
+/* A creation is about the device whose memory it takes; others are about the current one. */
+static void test_devices(void **state)
+{
+    (void)state;
+    CUmemGenericAllocationHandle handle;
+    CUmemAllocationProp other = device_prop(1);
+    CUdeviceptr plain;
+    assert_true(sim_fail_text("cuMemCreate:1+:device=1,cuMemAlloc:1:device=1"));
+    assert_ok(try_create(UNIT, &handle));
+    assert_int_equal(cuMemCreate(&handle, UNIT, &other, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_ok(cuMemAlloc(&plain, UNIT));
+    use_device(1);
+    assert_int_equal(cuMemAlloc(&plain, UNIT), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_ok(cuMemAlloc(&plain, UNIT));
+}
+
+static void test_several_in_a_row(void **state)
+{
+    (void)state;
+    CUmemGenericAllocationHandle handle;
+    assert_true(sim_fail_text("cuMemCreate:2..4"));
+    assert_ok(try_create(UNIT, &handle));
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(try_create(UNIT, &handle), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_ok(try_create(UNIT, &handle));
+}
+
+/* All or nothing. */
+static void test_bad_text(void **state)
+{
+    (void)state;
+    CUmemGenericAllocationHandle handle;
+    assert_false(sim_fail_text("cuMemCreate:1,cuMemMap:1:size>=x"));
+    assert_ok(try_create(UNIT, &handle));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, start_small)
     const struct CMUnitTest tests[] = {
-        TEST(test_once), TEST(test_for_ever),        TEST(test_unknown_name),
-        TEST(test_any),  TEST(test_suitable_errors),
+        TEST(test_once),    TEST(test_for_ever),         TEST(test_unknown_name),
+        TEST(test_any),     TEST(test_suitable_errors),  TEST(test_sizes),
+        TEST(test_devices), TEST(test_several_in_a_row), TEST(test_bad_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

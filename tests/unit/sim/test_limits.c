@@ -82,7 +82,7 @@ static void test_no_vmm(void **state)
     CUmemGenericAllocationHandle handle;
     CUdeviceptr base;
     int value;
-    config.vmm = false;
+    config.lacks = SIM_FEATURE_VMM;
     begin(&config);
     assert_ok(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0));
     assert_int_equal(value, 0);
@@ -99,7 +99,7 @@ static void test_lies(void **state)
     CUmemGenericAllocationHandle handle;
     CUmemAllocationProp prop = device_prop(0);
     int value;
-    config.exportable = false;
+    config.lies = SIM_FEATURE_EXPORT;
     begin(&config);
     prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     assert_ok(
@@ -107,7 +107,7 @@ static void test_lies(void **state)
     assert_int_equal(value, 1);
     assert_int_equal(cuMemCreate(&handle, UNIT, &prop, 0), CUDA_ERROR_NOT_SUPPORTED);
     assert_ok(try_create(UNIT, &handle));
-    config.vmm_lies = true;
+    config.lies = SIM_FEATURE_VMM;
     begin(&config);
     assert_int_equal(try_create(UNIT, &handle), CUDA_ERROR_NOT_SUPPORTED);
 }

@@ -331,6 +331,87 @@ static void test_small_reads(void **state)
     assert_ok(cuModuleUnload(module));
 }
 
+/* Work that completes late writes what it was said to write; at once it does nothing. */
+static void test_late_work_writes(void **state)
+{
+    (void)state;
+    struct sim_config config = small_device();
+    static unsigned char bytes[UNIT];
+    CUdeviceptr ptr;
+    CUstream stream;
+    begin(&config);
+    assert_ok(cuMemAlloc(&ptr, UNIT));
+    assert_ok(cuMemsetD8(ptr, 1, UNIT));
+    assert_ok(sim_stream_work(NULL, ptr, UNIT, 0));
+    assert_ok(cuMemcpyDtoH(bytes, ptr, UNIT));
+    assert_int_equal(bytes[0], 1);
+    assert_int_equal(bytes[UNIT - 1], 1);
+    config.streams = SIM_STREAMS_LATE;
+    begin(&config);
+    assert_ok(cuMemAlloc(&ptr, UNIT));
+    assert_ok(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    assert_ok(cuMemsetD8Async(ptr, 1, UNIT, stream));
+    assert_ok(sim_stream_work(stream, ptr + 1000, 100, 0));
+    assert_ok(sim_stream_work(stream, ptr + MIB / 2, MIB, 0));
+    assert_ok(cuStreamSynchronize(stream));
+    assert_ok(cuMemcpyDtoH(bytes, ptr, UNIT));
+    assert_int_equal(bytes[999], 1);
+    for (int i = 1000; i < 1100; i++)
+        assert_int_equal(bytes[i], 0x3c);
+    assert_int_equal(bytes[1100], 1);
+    assert_int_equal(bytes[MIB / 2 - 1], 1);
+    assert_int_equal(bytes[MIB / 2], 0x3c);
+    assert_int_equal(bytes[MIB / 2 + MIB - 1], 0x3c);
+    assert_int_equal(bytes[MIB / 2 + MIB], 1);
+}
+
+/* A launch of which it is known what it writes is checked, and writes, as such work. */
+static void test_launch_that_writes(void **state)
+{
+    (void)state;
+    struct sim_config config = small_device();
+    CUmodule module;
+    CUfunction function;
+    CUdeviceptr ptr;
+    CUstream a, b;
+    unsigned char byte = 0;
+    config.streams = SIM_STREAMS_LATE;
+    begin(&config);
+    assert_ok(cuMemAlloc(&ptr, UNIT));
+    assert_ok(cuModuleLoadData(&module, "code"));
+    assert_ok(cuModuleGetFunction(&function, module, "kernel"));
+    assert_ok(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+    assert_ok(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
+    sim_kernel_surely_writes(ptr, 4096);
+    assert_ok(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, a, NULL, NULL));
+    assert_ok(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, b, NULL, NULL)); /* about nothing known */
+    assert_int_equal(sim_violation_count(), 0);
+    sim_kernel_surely_writes(ptr + 4000, 4096);
+    assert_ok(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, b, NULL, NULL));
+    assert_broken("race");
+    assert_ok(cuCtxSynchronize());
+    memcpy(&byte, (const void *)(ptr + 4095), 1); /* device memory lies in host memory here */
+    assert_int_equal(byte, 0x3c);
+}
+
+/* Memory that goes away under late work is noticed when it completes. */
+static void test_memory_that_went_away(void **state)
+{
+    (void)state;
+    struct sim_config config = small_device();
+    CUstream stream;
+    config.streams = SIM_STREAMS_LATE;
+    begin(&config);
+    base = map_new(UNIT, &handle);
+    assert_ok(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    assert_ok(sim_stream_work(stream, base, UNIT, 0));
+    assert_ok(cuMemUnmap(base, UNIT));
+    assert_broken("unmap-in-use");
+    assert_ok(cuStreamSynchronize(stream));
+    assert_broken("touch-unmapped");
+    assert_int_equal(sim_violation_count(), 2);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, start)
@@ -352,6 +433,9 @@ int main(void)
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_pool_waits_for_frees),
         TEST(test_small_reads),
+        cmocka_unit_test(test_late_work_writes),
+        cmocka_unit_test(test_launch_that_writes),
+        cmocka_unit_test(test_memory_that_went_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,22 +80,22 @@ def _cached_file(torch: ModuleType, library: Library, source: Path) -> Path:
     return cache_folder() / f"oom-torch{torch.__version__}-abi{abi}-seamalloc{version}-{key}.so"
 
 
-def _compile(torch: ModuleType, source: Path, target: Path) -> None:
-    """Compiles under another name and renames, so that two processes may do it at once."""
+def _compile(torch: ModuleType, source: Path, target: Path) -> ctypes.CDLL:
+    """Compiles, loads and only then renames: two processes may do it at once, and a file of that name that was loaded
+    before is not what serves."""
     compiler = _compiler()
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, scratch = tempfile.mkstemp(suffix=".so", prefix=".making-", dir=target.parent)
-        os.close(handle)
-    except OSError as error:
-        raise NativePartError(f"the cache folder {target.parent} cannot be written: {error.strerror}") from error
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, scratch = tempfile.mkstemp(suffix=".so", prefix=".making-", dir=target.parent)
+    os.close(handle)
     try:
         command = [compiler, *_flags(torch), str(source), "-o", scratch, "-lc10"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_SECONDS_MAX, check=False)
         if done.returncode != 0:
             raise NativePartError(f"{compiler} failed: {done.stderr.strip()[:400]}")
+        part = _open(torch, Path(scratch))
         os.replace(scratch, target)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        return part
+    except subprocess.TimeoutExpired as error:
         raise NativePartError(f"{compiler} could not be run: {error}") from error
     finally:
         Path(scratch).unlink(missing_ok=True)
@@ -115,6 +115,17 @@ def _open(torch: ModuleType, file: Path) -> ctypes.CDLL:
     return part
 
 
+def _kept(torch: ModuleType, file: Path) -> ctypes.CDLL | None:
+    """The part compiled earlier; ``None``, and the file is gone, when it does not serve."""
+    if not file.exists():
+        return None
+    try:
+        return _open(torch, file)
+    except NativePartError:
+        file.unlink(missing_ok=True)
+        return None
+
+
 def install(torch: ModuleType, library: Library) -> Path | None:
     """Compiles where needed, loads, and hands the throwing function to the library.
 
@@ -122,21 +133,12 @@ def install(torch: ModuleType, library: Library) -> Path | None:
     """
     if os.environ.get("SEAMALLOC_NATIVE") == "0":
         return None
-    source = source_file()
-    file = _cached_file(torch, library, source)
-    part: ctypes.CDLL | None = None
-    if file.exists():
-        try:
-            part = _open(torch, file)
-        except NativePartError:
-            file.unlink(missing_ok=True)  # made anew below
-    if part is None:
-        _compile(torch, source, file)
-        try:
-            part = _open(torch, file)
-        except NativePartError:
-            file.unlink(missing_ok=True)
-            raise
+    try:
+        source = source_file()
+        file = _cached_file(torch, library, source)
+        part = _kept(torch, file) or _compile(torch, source, file)
+    except (OSError, RuntimeError) as error:  # RuntimeError: a user without a home folder
+        raise NativePartError(f"its file cannot be kept: {error}; SEAMALLOC_CACHE may name a folder for it") from error
     # ctypes never unloads what it has opened, so the address stays good.
     library.seam_torch_set_throw(ctypes.cast(part.seam_native_throw, ctypes.c_void_p))
     return file
