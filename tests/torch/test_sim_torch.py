@@ -103,13 +103,13 @@ def test_loader_workers_and_pinned_memory(tour):
 def test_memory_statistics_are_those_of_the_device(tour):
     allocator, figures, record, _ = tour
     stats, device = figures["stats"], record["devices"][0]
-    # 2.11's cudaMallocAsync does not count what graphs own.
-    uncounted = stats["graph_bytes"] if allocator == "async" and VERSION else 0
-    assert stats["reserved"] + uncounted == stats["device_bytes"] == stats["device_used"]
+    # 2.11 under cudaMallocAsync keeps workspaces that a capture made, and does not count them.
+    uncounted = stats["graph_peak"] if allocator == "async" and VERSION else 0
+    assert stats["device_bytes"] == stats["device_used"]
+    assert 0 <= stats["device_bytes"] - stats["reserved"] <= uncounted
     # cudaMallocAsync has two kinds of memory, and PyTorch adds up their peaks, which need not fall together.
     graphs = stats["graph_peak"] if allocator == "async" else 0
-    uncounted_peak = stats["graph_peak"] if uncounted else 0
-    assert device["physical_peak_bytes"] <= stats["reserved_peak"] + uncounted_peak
+    assert device["physical_peak_bytes"] <= stats["reserved_peak"] + uncounted
     assert stats["reserved_peak"] <= device["physical_peak_bytes"] + graphs
     assert stats["allocated"] <= stats["reserved"]
 
