@@ -26,10 +26,10 @@ def physical_bytes(device=0):
     return driver.sim_physical_bytes(device)
 
 
-def graph_bytes(attribute, device=0):
-    """Bytes that graphs own, by the driver's count: CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT (2) or _HIGH (3)."""
+def graph_bytes_peak(device=0):
+    """The most bytes that graphs have owned, by the driver's count."""
     value = ctypes.c_uint64()
-    assert ctypes.CDLL("libcuda.so.1").cuDeviceGetGraphMemAttribute(device, attribute, ctypes.byref(value)) == 0
+    assert ctypes.CDLL("libcuda.so.1").cuDeviceGetGraphMemAttribute(device, 3, ctypes.byref(value)) == 0
     return value.value
 
 
@@ -211,8 +211,7 @@ def main_tour():
         "reserved_peak": torch.cuda.max_memory_reserved(),
         "allocated": torch.cuda.memory_allocated(),
         "device_bytes": physical_bytes(),
-        "graph_bytes": graph_bytes(2),
-        "graph_peak": graph_bytes(3),
+        "graph_peak": graph_bytes_peak(),
         "device_used": torch.cuda.mem_get_info()[1] - torch.cuda.mem_get_info()[0],
     }
     return result

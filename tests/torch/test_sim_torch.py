@@ -103,12 +103,14 @@ def test_loader_workers_and_pinned_memory(tour):
 def test_memory_statistics_are_those_of_the_device(tour):
     allocator, figures, record, _ = tour
     stats, device = figures["stats"], record["devices"][0]
-    # 2.11's cudaMallocAsync does not count what graphs own.
-    uncounted = stats["graph_bytes"] if allocator == "async" and VERSION else 0
-    assert stats["reserved"] + uncounted == stats["device_bytes"] == stats["device_used"]
+    # 2.11 under cudaMallocAsync keeps workspaces that a capture made, and does not count them.
+    uncounted = stats["graph_peak"] if allocator == "async" and VERSION else 0
+    assert stats["device_bytes"] == stats["device_used"]
+    assert 0 <= stats["device_bytes"] - stats["reserved"] <= uncounted
     # cudaMallocAsync has two kinds of memory, and PyTorch adds up their peaks, which need not fall together.
     graphs = stats["graph_peak"] if allocator == "async" else 0
-    assert device["physical_peak_bytes"] <= stats["reserved_peak"] <= device["physical_peak_bytes"] + graphs
+    assert device["physical_peak_bytes"] <= stats["reserved_peak"] + uncounted
+    assert stats["reserved_peak"] <= device["physical_peak_bytes"] + graphs
     assert stats["allocated"] <= stats["reserved"]
 
 
@@ -151,7 +153,8 @@ def in_order_of_size(requests):
     addresses of the originals, and frees them in the table's order, which is another in each run."""
     sorted_requests = []
     for frees, group in itertools.groupby(requests, key=lambda request: request[0] == "free_requested"):
-        sorted_requests += sorted(group) if frees else group
+        part = list(group)
+        sorted_requests += sorted(part) if frees else part
     return sorted_requests
 
 
