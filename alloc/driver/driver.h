@@ -19,6 +19,7 @@
 /* X(function, version at which its present signature appeared, required) */
 #define SM_DRIVER_CALLS(X)                                                                                   \
     X(cuInit, 2000, 1)                                                                                       \
+    X(cuDriverGetVersion, 2020, 1)                                                                           \
     X(cuGetErrorName, 6000, 1)                                                                               \
     X(cuGetErrorString, 6000, 1)                                                                             \
     X(cuDeviceGetCount, 2000, 1)                                                                             \
