@@ -53,15 +53,29 @@ run_ctest() {
     return "$status"
 }
 
-# run_pytest [PATTERN]: the tests on the real PyTorch, on the simulated device.
+# What is run on the older PyTorch: the tests of the simulated device, which stands in for the libraries of both, and
+# those of what install() replaces in PyTorch. The rest asks nothing of PyTorch that changed between the two.
+SEAM_TESTS_2_11=(
+    tests/torch/test_sim_torch.py
+    tests/torch/test_sim_features.py
+    tests/torch/test_sim_record.py
+    tests/torch/test_glue_install.py
+    tests/torch/test_glue_memory.py
+    tests/torch/test_glue_stats.py
+)
+
+# run_pytest NAME OPTION PATTERN FILE...: tests on the real PyTorch and the simulated device. OPTION is one of
+# with-sim's, or empty; PATTERN too may be empty.
 run_pytest() {
-    local status=0 narrowed=
+    local name=$1 option=$2 pattern=$3 status=0 narrowed=
     local -a choice=()
-    [ -z "${1:-}" ] || { choice=(-k "$1") narrowed=narrowed; }
-    begin_stage pytest-torch
+    shift 3
+    [ -z "$pattern" ] || { choice=(-k "$pattern") narrowed=narrowed; }
+    begin_stage "pytest-$name"
     (
         cd "$SEAM_ROOT" &&
-            scripts/with-sim python -m pytest tests/torch -v "${choice[@]}" --junitxml="$SEAM_STAGE.xml" </dev/null
+            scripts/with-sim ${option:+"$option"} python -m pytest "$@" -v "${choice[@]}" \
+                --junitxml="$SEAM_STAGE.xml" </dev/null
     ) || status=$?
     end_stage pytest "$status" "$narrowed"
     return "$status"

@@ -35,6 +35,11 @@ seamalloc.install()
 """
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite-features", action="store_true",
+                     help="write what test_sim_features.py sees into docs/features.md")
+
+
 @dataclass
 class Run:
     """What a program left behind."""

@@ -236,6 +236,31 @@ def main_repeat():
             "allocated": torch.cuda.memory_allocated()}
 
 
+def main_requests():
+    """Every request of a training program as PyTorch's own history has it: what, how many bytes, on which stream."""
+    torch.cuda.memory._record_memory_history(max_entries=1_000_000, stacks="python", context=None)
+    torch.manual_seed(1)
+    train(Transformer(layers=2), token_batches(4, (64, 200, 128)))
+    do_convolutions()
+    do_streams()
+    do_graphs()
+    plain = len(request_history())
+    train(Transformer(layers=2), token_batches(4, (64, 200, 128)), amp=True)
+    torch.cuda.synchronize()
+    requests = request_history()
+    return {"plain": requests[:plain], "amp": requests[plain:]}
+
+
+def request_history():
+    """Each request so far: what, bytes, and the stream by the order of first use."""
+    streams, requests = {}, []
+    for entry in torch.cuda.memory._snapshot()["device_traces"][0]:
+        if entry["action"] in ("alloc", "free_requested"):
+            stream = streams.setdefault(entry["stream"], len(streams))
+            requests.append([entry["action"], entry["size"], stream])
+    return requests
+
+
 def main_lag():
     """One tensor made again and again while another stream still uses the last ones."""
     stream, addresses = torch.cuda.Stream(), set()
@@ -378,6 +403,8 @@ def train_sharded(rank, wrap):
         optimizer.zero_grad()
         model(torch.randn(16, 64, device=rank)).sum().backward()
         optimizer.step()
+    torch.cuda.synchronize()
+    torch._C._cuda_clearCublasWorkspaces()  # in some versions they are tensors
     return torch.cuda.memory_allocated(rank)
 
 

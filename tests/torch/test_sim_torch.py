@@ -2,10 +2,12 @@
 """The unmodified PyTorch on the simulated device: does it do all that a training program does, are its own figures the
 device's, and is nothing that it calls a stub?"""
 
+import itertools
 import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,9 @@ ALLOCATORS = {
     "async": "backend:cudaMallocAsync",
 }
 MIB = 1 << 20
+# The environment of this test's own interpreter is the one that is tested.
+ENVIRONMENT = Path(sys.prefix)
+VERSION = ["--torch-2.11"] if ENVIRONMENT.name == "env-2.11" else []
 
 
 def run(program, folder, allocator="native", **settings):
@@ -28,7 +33,7 @@ def run(program, folder, allocator="native", **settings):
     environment.update({"SEAMALLOC_SIM_MIB": "8192", "SEAMALLOC_SIM_REPORT": str(report), **settings})
     if ALLOCATORS[allocator]:
         environment["PYTORCH_ALLOC_CONF"] = ALLOCATORS[allocator]
-    done = subprocess.run([ROOT / "scripts/with-sim", "python", PROGRAMS, program], env=environment,
+    done = subprocess.run([ROOT / "scripts/with-sim", *VERSION, "python", PROGRAMS, program], env=environment,
                           capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     record = json.loads(report.read_text())
@@ -98,10 +103,14 @@ def test_loader_workers_and_pinned_memory(tour):
 def test_memory_statistics_are_those_of_the_device(tour):
     allocator, figures, record, _ = tour
     stats, device = figures["stats"], record["devices"][0]
-    assert stats["reserved"] == stats["device_bytes"] == stats["device_used"]
+    # 2.11 under cudaMallocAsync keeps workspaces that a capture made, and does not count them.
+    uncounted = stats["graph_peak"] if allocator == "async" and VERSION else 0
+    assert stats["device_bytes"] == stats["device_used"]
+    assert 0 <= stats["device_bytes"] - stats["reserved"] <= uncounted
     # cudaMallocAsync has two kinds of memory, and PyTorch adds up their peaks, which need not fall together.
     graphs = stats["graph_peak"] if allocator == "async" else 0
-    assert device["physical_peak_bytes"] <= stats["reserved_peak"] <= device["physical_peak_bytes"] + graphs
+    assert device["physical_peak_bytes"] <= stats["reserved_peak"] + uncounted
+    assert stats["reserved_peak"] <= device["physical_peak_bytes"] + graphs
     assert stats["allocated"] <= stats["reserved"]
 
 
@@ -137,6 +146,31 @@ def test_the_same_program_gets_the_same_addresses(tmp_path, allocator):
     assert first[0] == second[0]
     assert len(set(first[0]["addresses"])) > 20
     assert first[1]["devices"] == second[1]["devices"]
+
+
+def in_order_of_size(requests):
+    """The requests with frees that follow each other sorted: PyTorch's autocast keeps its casts in a table by the host
+    addresses of the originals, and frees them in the table's order, which is another in each run."""
+    sorted_requests = []
+    for frees, group in itertools.groupby(requests, key=lambda request: request[0] == "free_requested"):
+        part = list(group)
+        sorted_requests += sorted(part) if frees else part
+    return sorted_requests
+
+
+def test_the_same_program_makes_the_same_requests(tmp_path):
+    """Whatever differs between two runs that a program should not notice: hash seeds, the allocator, the device's size,
+    how far its work lags behind."""
+    runs = [run("requests", tmp_path, "native", PYTHONHASHSEED="1"),
+            run("requests", tmp_path, "native", PYTHONHASHSEED="2", SEAMALLOC_SIM_MIB="20000"),
+            run("requests", tmp_path, "expandable", PYTHONHASHSEED="3", SEAMALLOC_SIM_STREAMS="lag:50")]
+    first, *others = (figures for figures, _, _ in runs)
+    assert len(first["plain"]) > 1500 < len(first["amp"])
+    assert len({stream for _, _, stream in first["plain"]}) >= 3
+    assert {what for what, _, _ in first["plain"]} == {"alloc", "free_requested"}
+    for other in others:
+        assert other["plain"] == first["plain"]
+        assert in_order_of_size(other["amp"]) == in_order_of_size(first["amp"])
 
 
 def test_work_that_lags_behind_keeps_memory_busy(tmp_path):
@@ -227,7 +261,7 @@ def test_every_import_of_torch_is_there_with_its_version(torch):
 
 
 def test_no_library_of_nvidias_is_in_the_environment():
-    for path in (ROOT / "build/env").glob("lib/python3.*/site-packages/nvidia/*/lib/*"):
+    for path in ENVIRONMENT.glob("lib/python3.*/site-packages/nvidia/*/lib/*"):
         assert path.stat().st_size < 4 * MIB, path
-    installed = {path.name for path in (ROOT / "build/env").glob("lib/python3.*/site-packages/nvidia_*")}
+    installed = {path.name for path in ENVIRONMENT.glob("lib/python3.*/site-packages/nvidia_*")}
     assert installed == set()

@@ -248,6 +248,33 @@ static void a_range_of_another_stream(void **state)
     fixture_close(&f);
 }
 
+/* What the lender's stream does with a borrowed block is a use by another stream. */
+static void a_lender_uses_what_it_lent(void **state)
+{
+    (void)state;
+    for (int stitched = 0; stitched < 2; stitched++) {
+        struct fixture f;
+        struct comb comb;
+        open_lagging(&f, EXACT);
+        CUstream a = fixture_stream(), b = fixture_stream();
+        comb_open(&comb, &f, 5, 10 * MIB, a);
+        uint64_t size = stitched ? 30 * MIB : 10 * MIB, physical = sim_physical_bytes(0);
+        CUdeviceptr lent = fixture_alloc(&f, size, b);
+        assert_int_equal(sim_physical_bytes(0), physical);
+        assert_int_equal(fixture_count(&f, SM_COUNTER_borrows), 1);
+        fixture_use(&f, lent, a);
+        fixture_work(a, lent, size);
+        fixture_free(&f, lent);
+        run(b);
+        CUdeviceptr other = fixture_alloc(&f, size, b); /* a is at work in the first */
+        fixture_work(b, other, size);
+        assert_int_equal(f.device->heap.parts.bytes[SM_PART_pending], size);
+        run(a);
+        run(b);
+        fixture_close(&f);
+    }
+}
+
 /* Half of the memory is another stream's. */
 static void a_block_from_two_streams(void **state)
 {
@@ -365,6 +392,41 @@ static void a_view_used_by_two_streams(void **state)
     fixture_close(&f);
 }
 
+/* Two streams each use their own half of one view; that the one used last is done says nothing of the other.
+ */
+static void a_view_waits_for_all_that_used_it(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct comb own, foreign;
+    open_lagging(&f, EXACT);
+    CUstream a = fixture_stream(), b = fixture_stream();
+    comb_fill(&own, &f, 4, 10 * MIB, a);
+    comb_fill(&foreign, &f, 4, 10 * MIB, b);
+    comb_thin(&own, &f);
+    comb_thin(&foreign, &f);
+    CUdeviceptr block = fixture_alloc(&f, 40 * MIB, a);
+    fixture_free(&f, block);
+    run(a);
+    CUdeviceptr low = fixture_alloc(&f, 15 * MIB, a);
+    assert_int_equal(low, block);
+    fixture_work(a, low, 15 * MIB);
+    fixture_free(&f, low);
+    CUdeviceptr high = fixture_alloc(&f, 15 * MIB, b);
+    assert_int_equal(high, block + 20 * MIB);
+    fixture_work(b, high, 15 * MIB);
+    fixture_free(&f, high);
+    run(b);
+    sm_lock_take(&f.device->memory_lock);
+    assert_false(sm_stitch_evict(f.device, 0, SM_TRIM_IDLE_ONLY));
+    sm_lock_give(&f.device->memory_lock);
+    assert_true(sim_accessible(block, 0));
+    fixture_trim(&f); /* waits */
+    assert_int_equal(f.device->heap.view_count, 0);
+    assert_int_equal(sim_physical_bytes(0), 40 * MIB);
+    fixture_close(&f);
+}
+
 /* ---- what is never stitched ---- */
 
 static void who_is_never_stitched(void **state)
@@ -465,10 +527,12 @@ int main(void)
         cmocka_unit_test(memory_used_at_home_is_not_in_a_view_too),
         cmocka_unit_test(a_stitched_block_waits_for_its_users),
         cmocka_unit_test(a_range_of_another_stream),
+        cmocka_unit_test(a_lender_uses_what_it_lent),
         cmocka_unit_test(a_block_from_two_streams),
         cmocka_unit_test(a_lender_at_work_is_passed_over),
         cmocka_unit_test(nothing_is_lent_when_that_is_off),
         cmocka_unit_test(a_view_used_by_two_streams),
+        cmocka_unit_test(a_view_waits_for_all_that_used_it),
         cmocka_unit_test(who_is_never_stitched),
         cmocka_unit_test(below_the_peak_memory_grows),
         cmocka_unit_test(a_full_device_is_served_by_stitching),
