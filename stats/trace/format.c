@@ -44,7 +44,7 @@ static inline uint8_t *put_body(uint8_t *at, const struct sm_trace_codec *codec,
     case SM_TRACE_FREE:
     case SM_TRACE_RECORD_STREAM:
         back = (int64_t)(codec->id - event->id);
-        return put(at, (uint64_t)back << 1 ^ (uint64_t)(back >> 63));
+        return put(at, (uint64_t)back << 1 ^ (back < 0 ? UINT64_MAX : 0));
     case SM_TRACE_FAIL:
         return put(put(at, event->size), event->result);
     case SM_TRACE_DEVICE:

@@ -30,6 +30,8 @@ static void load(void)
     *(void **)&zstd.decompress = dlsym(library, "ZSTD_decompress");
     *(void **)&zstd.is_error = dlsym(library, "ZSTD_isError");
     zstd.loaded = zstd.create && zstd.destroy && zstd.compress && zstd.decompress && zstd.is_error;
+    /* The library stays for the life of the process. */
+    /* cppcheck-suppress resourceLeak */
 }
 
 bool sm_zstd_load(void)

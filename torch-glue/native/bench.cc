@@ -2,6 +2,7 @@
 // bench: pairs of a free and an allocation, through PyTorch's allocator interface and through seamalloc's own
 // functions, for `seamalloc bench`. Compiled on the user's machine against the PyTorch in use
 // (seamalloc/_bench.py). A cell keeps its live blocks between rounds, so that cells can take turns.
+#include <algorithm>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
 #include <chrono>
@@ -20,6 +21,7 @@ namespace
 using Torch = c10::cuda::CUDACachingAllocator::CUDAAllocator;
 using Malloc = void *(*)(size_t, int, cudaStream_t);
 using Free = int (*)(void *);
+using Clock = std::chrono::steady_clock;
 
 enum Kind { RAW_ALLOC, ALLOCATE, DIRECT };
 
@@ -28,7 +30,8 @@ struct Worker {
     std::vector<c10::DataPtr> data;
     c10::cuda::CUDAStream stream = c10::cuda::getStreamFromPool(false, 0);
     uint64_t seed;
-    double ns = 0;
+    Clock::time_point from, to;
+    bool failed = false;
 };
 
 struct Cell {
@@ -113,14 +116,13 @@ void run_pairs(Cell &cell, Worker &worker, size_t pairs, size_t window, Start &s
             take(cell, worker, at);
     }
     start.wait();
-    auto before = std::chrono::steady_clock::now();
+    worker.from = Clock::now();
     for (size_t i = 0; i < pairs; i++) {
         size_t at = choose(cell, worker, window);
         give(cell, worker, at);
         take(cell, worker, at);
     }
-    worker.ns = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - before).count() /
-                static_cast<double>(pairs);
+    worker.to = Clock::now();
 }
 
 } // namespace
@@ -147,30 +149,32 @@ EXPORT void *seam_bench_open(int kind, void *allocator, void *get, void *put, in
     return cell;
 }
 
-// Nanoseconds a pair, of the slowest thread; below 0 when something failed.
+// Nanoseconds of a thread for a pair, from when the first began until the last ended; below 0 when something
+// failed.
 EXPORT double seam_bench_round(void *opened, long pairs, long window)
 {
     auto &cell = *static_cast<Cell *>(opened);
     std::vector<std::thread> threads;
     Start start(cell.workers.size());
-    double slowest = 0;
     for (Worker &worker : cell.workers)
         threads.emplace_back([&cell, &worker, &start, pairs, window] {
             try {
                 run_pairs(cell, worker, static_cast<size_t>(pairs), static_cast<size_t>(window), start);
             } catch (const std::exception &) {
-                worker.ns = -1;
+                worker.failed = true;
                 start.wait();
             }
         });
     for (std::thread &thread : threads)
         thread.join();
+    Clock::time_point from = cell.workers[0].from, to = cell.workers[0].to;
     for (const Worker &worker : cell.workers) {
-        if (worker.ns < 0)
+        if (worker.failed)
             return -1;
-        slowest = worker.ns > slowest ? worker.ns : slowest;
+        from = std::min(from, worker.from);
+        to = std::max(to, worker.to);
     }
-    return slowest;
+    return std::chrono::duration<double, std::nano>(to - from).count() / static_cast<double>(pairs);
 }
 
 EXPORT void seam_bench_close(void *opened)

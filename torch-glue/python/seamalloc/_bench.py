@@ -24,6 +24,7 @@ from seamalloc._library import PACKAGE, SOURCE_ROOT
 LIVE = (64, 1024, 16384, 262144, 1000000)
 PAIRS = 2000  # short, so that some rounds are not interrupted on a machine that does other things
 ROUNDS = 30
+TOGETHER = 10  # several threads need longer rounds, which the moment until all run does not fill
 PATTERNS = {"churn": 64, "scatter": 0}  # among how many of the live blocks a pair chooses; 0: all
 RAW_ALLOC, ALLOCATE, DIRECT = range(3)
 THROUGH = ("raw_alloc", "allocate", "seam_malloc")
@@ -91,7 +92,7 @@ def _measure(part: ctypes.CDLL, kinds: list[tuple[str, int, Any]], threads: int,
     lows = {(pattern, i): float("inf") for pattern in PATTERNS for i in range(len(cells))}
     for _ in range(ROUNDS):
         for pattern, i in lows:
-            ns = part.seam_bench_round(cells[i], PAIRS, PATTERNS[pattern])
+            ns = part.seam_bench_round(cells[i], PAIRS * (TOGETHER if threads > 1 else 1), PATTERNS[pattern])
             if ns < 0:
                 raise seamalloc.SeamallocError(f"{kinds[i][0]} through {THROUGH[kinds[i][1]]} failed")
             lows[pattern, i] = min(lows[pattern, i], ns)

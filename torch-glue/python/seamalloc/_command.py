@@ -52,9 +52,7 @@ def cli() -> None:
 )
 @click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def run(
-    policy: str | None, stats: Path | None, trace: Path | None, script: Path, arguments: tuple[str, ...]
-) -> Job:
+def run(policy: str | None, stats: Path | None, trace: Path | None, script: Path, arguments: tuple[str, ...]) -> Job:
     """Run the PyTorch script SCRIPT with seamalloc as its CUDA allocator.
 
     ARGUMENTS are the script's; its exit code is passed on.
