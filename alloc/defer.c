@@ -287,6 +287,14 @@ static void pass_until(struct sm_device *device, struct sm_fence_queue *queue, u
     }
 }
 
+bool sm_fence_pending(struct sm_device *device)
+{
+    sm_lock_take(&device->heap_lock);
+    bool pending = device->pending > 0;
+    sm_lock_give(&device->heap_lock);
+    return pending;
+}
+
 bool sm_fence_wait_all(struct sm_device *device)
 {
     struct sm_stream *stream, *next;

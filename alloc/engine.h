@@ -332,6 +332,8 @@ bool sm_fence_wait_one(struct sm_device *device);
 /* Waits until the device has done everything, and completes all fences. Requires: as above. Returns: false
  * when the driver refused. */
 bool sm_fence_wait_all(struct sm_device *device);
+/* Does any block wait? Heap lock not held. */
+bool sm_fence_pending(struct sm_device *device);
 /* Forgets fences and destroys events; nobody else is inside. */
 void sm_fence_teardown(struct sm_device *device);
 

@@ -153,7 +153,7 @@ void sm_reclaim_trim(struct sm_device *device)
         sm_lock_give(&device->heap_lock);
         while (sm_fence_wait_one(device))
             ;
-        if (device->pending) /* fences without an event */
+        if (sm_fence_pending(device)) /* fences without an event */
             sm_fence_wait_all(device);
         sm_release_lost(device);
         sm_trim(device, UINT64_MAX, SM_TRIM_WAIT, NULL);

@@ -82,6 +82,9 @@ static int end_line(struct lines *lines, size_t length)
 static int refill(struct lines *lines)
 {
     int64_t offset;
+    if (archive_format(lines->archive) ==
+        ARCHIVE_FORMAT_EMPTY) /* a file without a byte has no entry to read */
+        return 0;
     int code =
         archive_read_data_block(lines->archive, (const void **)&lines->block, &lines->block_size, &offset);
     lines->at = 0;

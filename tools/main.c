@@ -138,7 +138,8 @@ static int hand_over(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    const char *command = argc > 1 ? argv[1] : "";
+    bool help = argc > 1 && (!strcmp(argv[1], "--help") || (argc == 3 && !strcmp(argv[2], "--help")));
+    const char *command = argc > 1 && !help ? argv[1] : "";
     if (!strcmp(command, "replay"))
         return replay(argc - 1, argv + 1);
     if (!strcmp(command, "convert") && argc == 4)
@@ -151,6 +152,12 @@ int main(int argc, char **argv)
         printf("seamalloc %s\n", seam_version());
         return 0;
     }
-    fputs(usage, strcmp(command, "--help") ? stderr : stdout);
-    return strcmp(command, "--help") ? 2 : 0;
+    if (help) {
+        fputs(usage, stdout);
+        return 0;
+    }
+    if (*command)
+        fprintf(stderr, "seamalloc: \"%s\" is no command, or not with these arguments\n", command);
+    fputs(usage, stderr);
+    return 2;
 }

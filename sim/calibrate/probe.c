@@ -25,10 +25,11 @@
     X(cuDeviceGet)                                                                                           \
     X(cuDeviceGetName)                                                                                       \
     X(cuDevicePrimaryCtxRetain)                                                                              \
-    X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent) X(cuMemGetAllocationGranularity) X(cuMemAddressReserve)  \
-        X(cuMemAddressFree) X(cuMemCreate) X(cuMemRelease) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess)       \
-            X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo) X(cuEventCreate) X(cuEventRecord) X(cuEventQuery)     \
-                X(cuEventDestroy) X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuStreamSynchronize) X(cuCtxSynchronize)
+    X(cuDevicePrimaryCtxRelease)                                                                             \
+    X(cuCtxSetCurrent) X(cuMemGetAllocationGranularity) X(cuMemAddressReserve) X(cuMemAddressFree)           \
+        X(cuMemCreate) X(cuMemRelease) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) X(cuMemAlloc)             \
+            X(cuMemFree) X(cuMemGetInfo) X(cuEventCreate) X(cuEventRecord) X(cuEventQuery) X(cuEventDestroy) \
+                X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuStreamSynchronize) X(cuCtxSynchronize)
 
 #define X(name) static __typeof__(&name) p_##name;
 FUNCTIONS(X)

@@ -130,7 +130,8 @@ bool sim_cost_load(const char *name, char *error, size_t error_size)
     if (is_file)
         text = read_file(name);
     if (!text) {
-        snprintf(error, error_size, "neither a preset nor a readable file");
+        snprintf(error, error_size,
+                 "%s is neither a readable file nor a preset (h100, a100, a100-worst, small, zero)", name);
         return false;
     }
     bool good = parse(text, name, &read, error, error_size);
