@@ -152,6 +152,39 @@ static void test_table_only(void **state)
     assert_ok(cuMemAddressFree(base, (size_t)N * UNIT));
 }
 
+/* A whole device in the smallest handles, each mapped twice, the second time in the opposite order. */
+static void test_hundred_gib_mapped_twice(void **state)
+{
+    (void)state;
+    struct sim_config config = small_device();
+    enum { N = 51200 };
+    config.backed = false;
+    config.device_bytes = (uint64_t)100 << 30;
+    begin(&config);
+    CUdeviceptr base = reserve((size_t)N * UNIT), view = reserve((size_t)N * UNIT);
+    for (CUdeviceptr i = 0; i < N; i++) {
+        CUmemGenericAllocationHandle handle = create(UNIT);
+        assert_ok(cuMemMap(base + i * UNIT, UNIT, 0, handle, 0));
+        assert_ok(cuMemMap(view + (N - 1 - i) * UNIT, UNIT, 0, handle, 0));
+        assert_ok(cuMemRelease(handle));
+    }
+    assert_ok(try_access(base, (size_t)N * UNIT, 0));
+    assert_ok(try_access(view, (size_t)N * UNIT, 0));
+    assert_int_equal(sim_mapping_count(0), 2 * N);
+    assert_int_equal(sim_physical_bytes(0), (uint64_t)N * UNIT);
+    for (CUdeviceptr i = 0; i < N; i += 997) {
+        uint64_t handle[2], offset[2];
+        assert_true(sim_resolve(base + i * UNIT + 7, &handle[0], &offset[0]));
+        assert_true(sim_resolve(view + (N - 1 - i) * UNIT + 7, &handle[1], &offset[1]));
+        assert_true(handle[0] == handle[1] && offset[0] == offset[1]);
+    }
+    assert_ok(cuMemUnmap(base, (size_t)N * UNIT));
+    assert_ok(cuMemUnmap(view, (size_t)N * UNIT));
+    assert_int_equal(sim_physical_bytes(0), 0);
+    assert_ok(cuMemAddressFree(base, (size_t)N * UNIT));
+    assert_ok(cuMemAddressFree(view, (size_t)N * UNIT));
+}
+
 /* Backed, neighbours in address and memory share a host map: more mappings than a process may have maps. */
 static void test_many_backed_mappings(void **state)
 {
@@ -230,6 +263,7 @@ int main(void)
         cmocka_unit_test(test_lies),
         cmocka_unit_test(test_other_granularity),
         cmocka_unit_test(test_table_only),
+        cmocka_unit_test(test_hundred_gib_mapped_twice),
         cmocka_unit_test(test_many_backed_mappings),
         cmocka_unit_test(test_host_runs_out_of_maps),
         cmocka_unit_test(test_pieces_serve_large_handles),
