@@ -612,6 +612,7 @@ def first_line(error):
     # The text of a failed child process is a traceback, whose last line tells most.
     text = lines[-1] if "Traceback" in str(error) else re.split(r"(?<=[.!])\s", lines[0])[0]
     text = re.sub(r"0x[0-9a-f]+|(?<![\w.:/])/[\w./-]+", "...", text)
+    text = re.sub(r"process \d+ terminated", "a process terminated", text)  # whichever ended first
     return f"{type(error).__name__}: {text}".replace("|", "/")
 
 
