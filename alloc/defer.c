@@ -85,7 +85,6 @@ static CUstream recorded_on(const struct sm_fence *fence)
  * entered. */
 static bool record_one(struct sm_device *device, struct sm_fence *fence)
 {
-    struct sm_driver *driver = device->allocator->driver;
     struct sm_stream *stream = fence->stream;
     struct sm_spare_event *spare = event_take(device);
     CUresult code = CUDA_ERROR_UNKNOWN;
@@ -97,7 +96,7 @@ static bool record_one(struct sm_device *device, struct sm_fence *fence)
         else
             code = SM_PLANTED(MISSING_EVENT)
                        ? CUDA_SUCCESS
-                       : SM_CALL(driver, cuEventRecord, spare->event, recorded_on(fence));
+                       : SM_CALL(device->allocator->driver, cuEventRecord, spare->event, recorded_on(fence));
         sm_lock_take(&device->heap_lock);
     }
     if (code == CUDA_SUCCESS) {
@@ -183,9 +182,13 @@ static void record_late(struct sm_device *device)
     }
 }
 
+static CUresult query(struct sm_device *device, const struct sm_spare_event *spare)
+{
+    return SM_CALL(device->allocator->driver, cuEventQuery, spare->event);
+}
+
 void sm_fence_poll(struct sm_device *device)
 {
-    struct sm_driver *driver = device->allocator->driver;
     struct sm_stream *stream, *next;
     struct sm_visit visit;
     if (!device->pending || sm_capture_running(device) || sm_device_enter(device, &visit, NULL))
@@ -196,9 +199,7 @@ void sm_fence_poll(struct sm_device *device)
         struct sm_fence *fence;
         next = TAILQ_NEXT(stream, waits);
         while ((fence = TAILQ_FIRST(&stream->waiting))) {
-            struct sm_spare_event *spare = fence->event;
-            CUresult code =
-                SM_PLANTED(EARLY_REUSE) ? CUDA_SUCCESS : SM_CALL(driver, cuEventQuery, spare->event);
+            CUresult code = SM_PLANTED(EARLY_REUSE) ? CUDA_SUCCESS : query(device, fence->event);
             if (code != CUDA_SUCCESS) {
                 if (code != CUDA_ERROR_NOT_READY)
                     sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);

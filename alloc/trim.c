@@ -156,12 +156,12 @@ void sm_trim_addresses(struct sm_device *device)
 bool sm_stream_is_done(struct sm_device *device, struct sm_stream *stream, uint64_t freed,
                        enum sm_trim_wait wait)
 {
-    struct sm_driver *driver = device->allocator->driver;
     CUresult code;
     if (stream->done >= freed || SM_PLANTED(EARLY_UNMAP))
         return true;
     if (sm_capture_on(device, stream->stream))
         return false;
+    struct sm_driver *driver = device->allocator->driver;
     code = wait == SM_TRIM_WAIT ? SM_CALL(driver, cuStreamSynchronize, stream->stream)
                                 : SM_CALL(driver, cuStreamQuery, stream->stream);
     /* A stream that its owner destroyed answers nothing: then only the whole device can be asked. */

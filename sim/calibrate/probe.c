@@ -19,18 +19,18 @@
 #include <string.h>
 #include <time.h>
 
+/* clang-format off */
 #define FUNCTIONS(X)                                                                                         \
-    X(cuInit)                                                                                                \
-    X(cuDriverGetVersion)                                                                                    \
-    X(cuDeviceGet)                                                                                           \
-    X(cuDeviceGetName)                                                                                       \
-    X(cuDevicePrimaryCtxRetain)                                                                              \
-    X(cuDevicePrimaryCtxRelease)                                                                             \
-    X(cuCtxSetCurrent)                                                                                       \
-    X(cuMemGetAllocationGranularity) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemCreate)               \
-        X(cuMemRelease) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) X(cuMemAlloc) X(cuMemFree)               \
-            X(cuMemGetInfo) X(cuEventCreate) X(cuEventRecord) X(cuEventQuery) X(cuEventDestroy)              \
-                X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuStreamSynchronize) X(cuCtxSynchronize)
+    X(cuInit) X(cuDriverGetVersion) X(cuDeviceGet)                                                           \
+    X(cuDeviceGetName) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)                              \
+    X(cuCtxSetCurrent) X(cuMemGetAllocationGranularity) X(cuMemAddressReserve)                               \
+    X(cuMemAddressFree) X(cuMemCreate) X(cuMemRelease)                                                       \
+    X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess)                                                              \
+    X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo)                                                               \
+    X(cuEventCreate) X(cuEventRecord) X(cuEventQuery)                                                        \
+    X(cuEventDestroy) X(cuMemcpyHtoD) X(cuMemcpyDtoH)                                                        \
+    X(cuStreamSynchronize) X(cuCtxSynchronize)
+/* clang-format on */
 
 #define X(name) static __typeof__(&name) p_##name;
 FUNCTIONS(X)
