@@ -323,8 +323,8 @@ void sm_fence_record(struct sm_device *device, struct sm_block *block);
  * event must be recorded. Cheap when nothing waits. */
 void sm_fence_poll(struct sm_device *device);
 /* Waits, for a fraction of a second, until the fence of any block has passed, and completes it: a stuck
- * stream holds nobody up. Requires: memory lock held, heap lock not. Returns: true when a block became free.
- */
+ * stream holds nobody up. Requires: memory lock held, heap lock not. Returns: true when a block became
+ * free. */
 bool sm_fence_wait_any(struct sm_device *device);
 /* Waits for the fence that was recorded first of all that wait, however long, and completes what has passed.
  * Requires: as above. Returns: false when nothing waits, or the driver does not answer for it. */
@@ -349,12 +349,11 @@ seam_result sm_capture_end(struct sm_device *device, seam_pool_id id, struct sm_
 seam_result sm_capture_release(struct sm_device *device, seam_pool_id id, struct sm_error *error);
 /* True when the home's memory may be given back: no graph holds addresses in its pool. Heap lock held. */
 bool sm_capture_may_trim(struct sm_device *device, const struct sm_home *home);
-/* Is this stream being captured, or its capture broken but not ended? Asks the driver; any lock may be held.
- * */
+/* Is this stream being captured, or its capture broken but not ended? Asks the driver; any lock may be
+ * held. */
 bool sm_capture_on(struct sm_device *device, CUstream stream);
 /* Waits for the whole device, unless a stream that was ever named here is being captured: that would break
- * the capture.
- * Memory lock held, heap lock not; context entered. */
+ * the capture. Memory lock held, heap lock not; context entered. */
 CUresult sm_capture_safe_wait(struct sm_device *device);
 /* True while a capture is known to run on the device: queries, waits, unmaps would break it or its addresses.
  * Heap lock held. */
