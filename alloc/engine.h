@@ -222,7 +222,7 @@ static inline bool sm_is_shortage(seam_result result)
     return result == SEAM_E_DEVICE_OOM || result == SEAM_E_LIMIT;
 }
 
-/* ---- grow.c: memory from and to the driver ---- */
+/* ---- grow.c: memory from the driver ---- */
 
 /* What stood in the way of a growth, for the report. */
 enum sm_obstacle {
@@ -245,6 +245,17 @@ struct sm_shortage {
 seam_result sm_grow(struct sm_request *request, struct sm_block **block, struct sm_shortage *shortage,
                     struct sm_error *error);
 
+/* Creates a handle of one granule with the device's present properties, and releases it; for set-up, before
+ * anybody else knows the device. A device that is full says nothing about it: then *created is true too.
+ * Context entered. Returns: SEAM_OK and *created, or SEAM_E_HOST_OOM. */
+seam_result sm_grow_try(struct sm_device *device, bool *created, struct sm_error *error);
+/* New memory of exactly `bytes` in the request's home, apart from its free neighbours.
+ * Requires: as sm_grow. Returns: SEAM_OK and *piece, LENT to nobody yet; else as sm_grow. */
+seam_result sm_grow_piece(struct sm_request *request, uint64_t bytes, struct sm_block **piece,
+                          struct sm_shortage *shortage, struct sm_error *error);
+
+/* ---- trim.c: memory back to the driver, and what growth shares with that ---- */
+
 enum sm_trim_wait { SM_TRIM_IDLE_ONLY, SM_TRIM_WAIT };
 /* Gives whole free handles back, at least `bytes` of them if there are so many, other homes' before
  * `sparing`'s (may be NULL). IDLE_ONLY passes over memory whose stream may still be at work; WAIT waits for
@@ -255,22 +266,12 @@ uint64_t sm_trim(struct sm_device *device, uint64_t bytes, enum sm_trim_wait wai
 void sm_trim_addresses(struct sm_device *device);
 /* Tries again to release what the driver refused before; memory lock held. */
 void sm_release_lost(struct sm_device *device);
-/* Creates a handle of one granule with the device's present properties, and releases it; for set-up, before
- * anybody else knows the device. A device that is full says nothing about it: then *created is true too.
- * Context entered. Returns: SEAM_OK and *created, or SEAM_E_HOST_OOM. */
-seam_result sm_grow_try(struct sm_device *device, bool *created, struct sm_error *error);
 /* Unmaps, releases and frees everything, live or not; nobody else is inside. */
 void sm_trim_teardown(struct sm_device *device);
-/* New memory of exactly `bytes` in the request's home, apart from its free neighbours.
- * Requires: as sm_grow. Returns: SEAM_OK and *piece, LENT to nobody yet; else as sm_grow. */
-seam_result sm_grow_piece(struct sm_request *request, uint64_t bytes, struct sm_block **piece,
-                          struct sm_shortage *shortage, struct sm_error *error);
 /* Is the stream done with what it had freed when its count was `freed`? Asks the driver, or waits, only when
  * that is not known. Memory lock held, heap lock not. */
 bool sm_stream_is_done(struct sm_device *device, struct sm_stream *stream, uint64_t freed,
                        enum sm_trim_wait wait);
-
-/* ---- trim.c: what growth and trim share ---- */
 
 /* The kind that a home's memory counts under. */
 enum sm_kind sm_home_kind(const struct sm_home *home);

@@ -396,29 +396,37 @@ def collectives(rank, ranks):
             "root": root.tolist(), "scattered": scattered.tolist(), "passed": passed.tolist()}
 
 
-def train_sharded(rank, wrap):
-    model = wrap(nn.Sequential(nn.Linear(64, 2048), nn.GELU(), nn.Linear(2048, 8)).to(rank))
+def in_a_group(rank, ranks, path, work):
+    """What work() gives in a process group of its own. The group's thread and the work's cycles keep buffers for as
+    long as they like: both have to go before anything else is measured."""
+    torch.distributed.init_process_group("nccl", init_method=f"file://{path}", rank=rank, world_size=ranks)
+    found = work()
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+    gc.collect()
+    return found
+
+
+def bytes_of_state(wrap):
+    """What a wrapped model and its optimizer hold after three steps."""
+    before = torch.cuda.memory_allocated()
+    model = wrap(nn.Sequential(nn.Linear(64, 2048), nn.GELU(), nn.Linear(2048, 8)).cuda())
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
     for _ in range(3):
         optimizer.zero_grad()
-        model(torch.randn(16, 64, device=rank)).sum().backward()
+        model(torch.randn(16, 64, device="cuda")).sum().backward()
         optimizer.step()
     torch.cuda.synchronize()
     torch._C._cuda_clearCublasWorkspaces()  # in some versions they are tensors
-    return torch.cuda.memory_allocated(rank)
+    return torch.cuda.memory_allocated() - before
 
 
 def rank_main(rank, ranks, path):
-    import torch.distributed as dist
     from torch.distributed.fsdp import fully_shard
     torch.cuda.set_device(rank)
-    dist.init_process_group("nccl", init_method=f"file://{path}", rank=rank, world_size=ranks)
-    found = collectives(rank, ranks)
-    found["data_parallel"] = train_sharded(
-        rank, lambda model: nn.parallel.DistributedDataParallel(model, device_ids=[rank]))
-    found["sharded"] = train_sharded(rank, fully_shard)
-    dist.barrier()
-    dist.destroy_process_group()
+    found = in_a_group(rank, ranks, f"{path}.collectives", lambda: collectives(rank, ranks))
+    for name, wrap in (("data_parallel", nn.parallel.DistributedDataParallel), ("sharded", fully_shard)):
+        found[name] = in_a_group(rank, ranks, f"{path}.{name}", lambda wrap=wrap: bytes_of_state(wrap))
     with open(f"{path}.{rank}", "w", encoding="utf-8") as file:
         json.dump(found, file)
 
