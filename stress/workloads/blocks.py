@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of language models that several loops share: attention with caches, gated feed-forward, layers, decoders."""
+"""Parts of language models that several loops share: attention with caches, gated feed-forward, layers, decoders."""
 
 from __future__ import annotations
 

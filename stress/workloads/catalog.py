@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The names of the loops, what each does, and which of them may be tuned on.
 
-The list and the rule were written down before the first figure: names in alphabetical order, the first, third, fifth ...
-may be used to choose settings (`tuned`), the second, fourth ... are only ever measured (`held out`).
+The list and the rule were written down before the first figure. In the order of the alphabet the first name, the third,
+the fifth and so on may be used to choose settings (`tuned`); the others are only ever measured (`held out`).
 """
 
 from dataclasses import dataclass

@@ -187,7 +187,7 @@ def timed(loops: tuple[str, ...], lending: str, short: bool, file: Path | None, 
     jobs = [(loop, allocator) for loop in choose(loops or SHARDED) for allocator in allocators]
     runs = run_all("timed", jobs, lambda job, tell: measure(*job, folder, tell, short=short, timed=True))
     out.print(show.timed(runs, machine.text()))
-    say("  times are modelled, for comparison with each other only; each rank has a clock of its own (docs/virtual-time.md)")
+    say("  times are modelled, for comparison with each other only; each rank has its own clock (docs/virtual-time.md)")
     finish("timed", machine, runs, results, file)
 
 
@@ -206,7 +206,11 @@ def record(loops: tuple[str, ...], short: bool, results: Path) -> None:
     folder = emptied(results / "record")
     say(heading("record", describe_machine(folder)))
     jobs = [(loop, SEAMALLOC) for loop in chosen]
-    runs = run_all("record", jobs, lambda job, tell: measure(*job, folder, tell, short=short, trace=trace_of(job[0], results)))
+
+    def one(job: Job, tell: Callable[[str], None]) -> Measured:
+        return measure(*job, folder, tell, short=short, trace=trace_of(job[0], results))
+
+    runs = run_all("record", jobs, one)
     for run in runs:
         for rank in range(run.loop.ranks):
             file = Path(str(trace_of(run.loop, results)).replace("%r", str(rank)))

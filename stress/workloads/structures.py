@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of other data than text and pictures: graphs, point sets, pairs of residues, speech, histories of purchases."""
+"""Models of other data than text or pictures: graphs, point sets, pairs of residues, speech, purchases."""
 
 from __future__ import annotations
 
