@@ -6,6 +6,10 @@
  * only one without a capture, or that its own thread captures; a request on a stream of that capture belongs
  * to it, and so does, until a capture is seen, one of the thread that began it.
  *
+ * A program may lose its scope: a capture that fails is not always ended here. So the driver is asked whether
+ * a bound capture still runs; a scope whose capture is over claims nothing, holds nobody up, and makes room
+ * for the next one that its thread begins for the pool.
+ *
  * Memory of a pool that a capture was bound to is pinned while the pool has uses: a graph replays its
  * addresses. Blocks may outlive the pool. Default and private pools never share a handle: homes are per pool.
  * Protected by: heap lock. */
@@ -28,10 +32,32 @@ bool sm_capture_on(struct sm_device *device, CUstream stream)
     return code == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+/* Does the capture that a scope is bound to run, broken or not? Once it is over it stays so. */
+static bool runs(struct sm_device *device, struct sm_scope *scope)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t id = 0;
+    struct sm_driver *driver = device->allocator->driver;
+    CUresult code;
+    if (!scope->capture || scope->over || !driver->capture_info)
+        return scope->capture && !scope->over;
+    code = driver->capture_info(scope->stream, &status, &id, NULL, NULL, NULL);
+    if (code == CUDA_SUCCESS)
+        scope->over = status == CU_STREAM_CAPTURE_STATUS_NONE ||
+                      (status == CU_STREAM_CAPTURE_STATUS_ACTIVE && id != scope->capture);
+    else /* its stream is gone, or everything; another failure says nothing */
+        scope->over = code == CUDA_ERROR_INVALID_HANDLE || code == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
+                      code == CUDA_ERROR_DEINITIALIZED;
+    return !scope->over;
+}
+
 CUresult sm_capture_safe_wait(struct sm_device *device)
 {
+    struct sm_scope *scope;
     bool captured = false;
     sm_lock_take(&device->heap_lock);
+    LIST_FOREACH(scope, &device->scopes, link)
+        captured = captured || (!scope->capture && !scope->served);
     for (int i = 0; i < SM_STREAM_SLOTS; i++) {
         struct sm_stream *stream;
         LIST_FOREACH(stream, &device->streams[i], link)
@@ -42,26 +68,35 @@ CUresult sm_capture_safe_wait(struct sm_device *device)
                     : SM_CALL(device->allocator->driver, cuCtxSynchronize, );
 }
 
-static bool may_bind(struct sm_device *device, const struct sm_scope *scope)
+static bool may_bind(struct sm_device *device, const struct sm_scope *scope, cuuint64_t capture)
 {
     struct sm_scope *other;
     unsigned unbound = 0;
     if (scope->thread == sm_stats_thread_self())
         return true;
-    LIST_FOREACH(other, &device->scopes, link)
+    LIST_FOREACH(other, &device->scopes, link) {
+        if (other->capture == capture)
+            return false; /* its own scope comes later in the list */
         unbound += !other->filter && !other->capture;
+    }
     return unbound == 1;
 }
 
 static bool claims(struct sm_device *device, struct sm_scope *scope, CUstream stream, cuuint64_t capture)
 {
     bool filtered = scope->filter && scope->filter(stream, scope->context);
-    if (!capture)
-        return scope->filter ? filtered : !scope->capture && scope->thread == sm_stats_thread_self();
-    if (filtered || (!scope->filter && !scope->capture && may_bind(device, scope))) {
+    if (!capture) {
+        bool claimed = scope->filter ? filtered : !scope->capture && scope->thread == sm_stats_thread_self();
+        scope->served = scope->served || claimed;
+        return claimed;
+    }
+    if (filtered || (!scope->filter && !scope->capture && may_bind(device, scope, capture))) {
         scope->capture = capture;
+        scope->over = false;
         scope->pool->captured = true;
     }
+    if (scope->capture == capture)
+        scope->stream = stream;
     return scope->filter ? filtered : scope->capture == capture;
 }
 
@@ -109,17 +144,30 @@ static struct sm_scope *find_scope(struct sm_device *device, const struct sm_poo
     return NULL;
 }
 
+/* The scope of a capture that is over, and the use that its graph never had. */
+static void give_up(struct sm_device *device, struct sm_scope *scope)
+{
+    struct sm_pool *pool = scope->pool;
+    LIST_REMOVE(scope, link);
+    sm_hostmem_put(scope, sizeof(*scope));
+    sm_record_pool(device, pool, SM_TRACE_POOL_END);
+    pool->uses--;
+    pool->captured = pool->captured && pool->uses;
+    sm_record_pool(device, pool, SM_TRACE_POOL_RELEASE);
+}
+
 seam_result sm_capture_begin(struct sm_device *device, seam_pool_id id, seam_pool_filter filter,
                              void *context, struct sm_error *error)
 {
-    struct sm_scope *scope = sm_hostmem_get(sizeof(*scope));
+    struct sm_scope *scope = sm_hostmem_get(sizeof(*scope)), *lost;
     struct sm_pool *spare = sm_hostmem_get(sizeof(*spare)), *pool;
     seam_result result = SEAM_OK;
     sm_lock_take(&device->heap_lock);
     pool = find_pool(device, id);
+    lost = pool ? find_scope(device, pool) : NULL;
     if (!scope || !spare)
         result = sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the record of a pool");
-    else if (pool && find_scope(device, pool))
+    else if (lost && (!lost->capture || lost->thread != sm_stats_thread_self() || runs(device, lost)))
         result = sm_error_set(error, SEAM_E_STATE,
                               "pool {%llu, %llu} of device %d is being filled already: end it first",
                               id.first, id.second, device->ordinal);
@@ -131,6 +179,8 @@ seam_result sm_capture_begin(struct sm_device *device, seam_pool_id id, seam_poo
             pool->number = atomic_fetch_add(&device->allocator->pool_numbers, 1) + 1;
             LIST_INSERT_HEAD(&device->pools, pool, link);
         }
+        if (lost)
+            give_up(device, lost);
         pool->uses++;
         *scope = (struct sm_scope){
             .pool = pool, .filter = filter, .context = context, .thread = sm_stats_thread_self()};
@@ -174,6 +224,7 @@ seam_result sm_capture_release(struct sm_device *device, seam_pool_id id, struct
     used = pool && pool->uses;
     if (used) {
         pool->uses--;
+        pool->captured = pool->captured && pool->uses;
         sm_record_pool(device, pool, SM_TRACE_POOL_RELEASE);
         sm_capture_prune(device);
     }
@@ -202,7 +253,7 @@ bool sm_capture_running(struct sm_device *device)
 {
     struct sm_scope *scope;
     LIST_FOREACH(scope, &device->scopes, link)
-        if (scope->capture)
+        if (runs(device, scope))
             return true;
     return false;
 }

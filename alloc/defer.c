@@ -7,6 +7,8 @@
  * the front is asked. A stream that is stuck holds up its own blocks and nobody else's.
  * 4. A fence whose event could not be recorded, or must not be while a graph is captured, waits in a list of
  * its own and is tried again; a wait for the whole device passes it too.
+ * 5. A stream of another device, at work on this one's memory, takes events of its own context only, and a
+ * wait for this device says nothing about it: its context is waited for too.
  *
  * Events are kept and used again; they carry no time. Protected by: heap lock; waits are made with the memory
  * lock alone. */
@@ -33,22 +35,43 @@ void sm_fence_set(struct sm_block *block, struct sm_stream *stream, struct sm_fe
     block->fence = record;
 }
 
-/* A free event, or NULL. The heap lock is given up while the driver makes one. */
-static struct sm_spare_event *event_take(struct sm_device *device)
+/* An event can be recorded on streams of its own context alone. */
+static struct sm_spare_event **spares_of(struct sm_device *device, struct sm_stream *stream)
+{
+    return stream->context ? &stream->events : &device->free_events;
+}
+
+/* Makes an event in the stream's context. Heap lock not held. */
+static CUresult event_create(struct sm_device *device, const struct sm_stream *stream, CUevent *event)
 {
     struct sm_driver *driver = device->allocator->driver;
-    struct sm_spare_event *spare = device->free_events;
+    CUcontext popped;
+    CUresult code = CUDA_SUCCESS;
+    if (stream->context)
+        code = SM_CALL(driver, cuCtxPushCurrent, stream->context);
+    if (code != CUDA_SUCCESS)
+        return code;
+    code = SM_CALL(driver, cuEventCreate, event, CU_EVENT_DISABLE_TIMING);
+    if (stream->context)
+        (void)SM_CALL(driver, cuCtxPopCurrent, &popped);
+    return code;
+}
+
+/* A free event, or NULL. The heap lock is given up while the driver makes one. */
+static struct sm_spare_event *event_take(struct sm_device *device, struct sm_stream *stream)
+{
+    struct sm_spare_event **spares = spares_of(device, stream), *spare = *spares;
     CUevent event = NULL;
     CUresult code;
     if (spare) {
-        device->free_events = spare->next;
+        *spares = spare->next;
         return spare;
     }
     spare = sm_slab_take(&device->event_records);
     if (!spare)
         return NULL;
     sm_lock_give(&device->heap_lock);
-    code = SM_CALL(driver, cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
+    code = event_create(device, stream, &event);
     sm_lock_take(&device->heap_lock);
     if (code != CUDA_SUCCESS) {
         sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
@@ -60,10 +83,11 @@ static struct sm_spare_event *event_take(struct sm_device *device)
     return spare;
 }
 
-static void event_give(struct sm_device *device, struct sm_spare_event *spare)
+static void event_give(struct sm_device *device, struct sm_stream *stream, struct sm_spare_event *spare)
 {
-    spare->next = device->free_events;
-    device->free_events = spare;
+    struct sm_spare_event **spares = spares_of(device, stream);
+    spare->next = *spares;
+    *spares = spare;
 }
 
 /* Puts a fence into the list of those without an event. */
@@ -86,7 +110,7 @@ static CUstream recorded_on(const struct sm_fence *fence)
 static bool record_one(struct sm_device *device, struct sm_fence *fence)
 {
     struct sm_stream *stream = fence->stream;
-    struct sm_spare_event *spare = event_take(device);
+    struct sm_spare_event *spare = event_take(device, stream);
     CUresult code = CUDA_ERROR_UNKNOWN;
     if (spare) {
         sm_lock_give(&device->heap_lock);
@@ -111,7 +135,7 @@ static bool record_one(struct sm_device *device, struct sm_fence *fence)
     if (spare) {
         sm_stats_count(device->stats, SM_COUNTER_driver_errors,
                        code != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-        event_give(device, spare);
+        event_give(device, stream, spare);
     }
     queue_unrecorded(device, fence);
     return false;
@@ -158,7 +182,7 @@ static void pass(struct sm_device *device, struct sm_fence *fence)
         TAILQ_REMOVE(&stream->waiting, fence, waiting);
         if (TAILQ_EMPTY(&stream->waiting))
             TAILQ_REMOVE(&device->waiting, stream, waits);
-        event_give(device, fence->event);
+        event_give(device, stream, fence->event);
     } else {
         TAILQ_REMOVE(&device->unrecorded, fence, waiting);
     }
@@ -277,14 +301,74 @@ bool sm_fence_wait_one(struct sm_device *device)
     return code == CUDA_SUCCESS && passed;
 }
 
-/* Everything queued up to `until` has passed: the whole device has done its work. Heap lock held. */
-static void pass_until(struct sm_device *device, struct sm_fence_queue *queue, uint64_t until)
+/* Everything queued up to `until` on streams of a context (NULL: the device's own) has passed: that context
+ * has done its work. Heap lock held. */
+static void pass_queue(struct sm_device *device, struct sm_fence_queue *queue, uint64_t until,
+                       CUcontext context)
 {
     struct sm_fence *fence, *next;
     for (fence = TAILQ_FIRST(queue); fence; fence = next) {
+        const struct sm_stream *stream = fence->stream;
         next = TAILQ_NEXT(fence, waiting);
-        if (fence->serial <= until)
+        if (fence->serial <= until && stream->context == context)
             pass(device, fence);
+    }
+}
+
+static void pass_until(struct sm_device *device, uint64_t until, CUcontext context)
+{
+    struct sm_stream *stream, *next;
+    pass_queue(device, &device->unrecorded, until, context);
+    for (stream = TAILQ_FIRST(&device->waiting); stream; stream = next) {
+        next = TAILQ_NEXT(stream, waits); /* passing its last fence takes the stream off the list */
+        pass_queue(device, &stream->waiting, until, context);
+    }
+}
+
+/* A context of another device that a fence waits for, after one; NULL: there is none. Heap lock held. */
+static CUcontext next_foreign(struct sm_device *device, CUcontext after)
+{
+    CUcontext next = NULL;
+    const struct sm_stream *stream;
+    const struct sm_fence *fence;
+    TAILQ_FOREACH(fence, &device->unrecorded, waiting) {
+        stream = fence->stream;
+        if ((uintptr_t)stream->context > (uintptr_t)after &&
+            (!next || (uintptr_t)stream->context < (uintptr_t)next))
+            next = stream->context;
+    }
+    TAILQ_FOREACH(stream, &device->waiting, waits)
+        if ((uintptr_t)stream->context > (uintptr_t)after &&
+            (!next || (uintptr_t)stream->context < (uintptr_t)next))
+            next = stream->context;
+    return next;
+}
+
+/* Waits for the contexts of other devices whose streams used this one's memory. Memory lock held. Returns:
+ * false when the driver refused one of them. */
+static bool wait_foreign(struct sm_device *device, uint64_t until)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    CUcontext context = NULL, popped;
+    bool all = true;
+    for (;;) {
+        sm_lock_take(&device->heap_lock);
+        context = next_foreign(device, context);
+        sm_lock_give(&device->heap_lock);
+        if (!context)
+            return all;
+        CUresult code = SM_CALL(driver, cuCtxPushCurrent, context);
+        if (code == CUDA_SUCCESS) {
+            code = SM_CALL(driver, cuCtxSynchronize, );
+            (void)SM_CALL(driver, cuCtxPopCurrent, &popped);
+        }
+        sm_lock_take(&device->heap_lock);
+        if (code == CUDA_SUCCESS)
+            pass_until(device, until, context);
+        else
+            sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
+        sm_lock_give(&device->heap_lock);
+        all &= code == CUDA_SUCCESS;
     }
 }
 
@@ -298,9 +382,8 @@ bool sm_fence_pending(struct sm_device *device)
 
 bool sm_fence_wait_all(struct sm_device *device)
 {
-    struct sm_stream *stream, *next;
     uint64_t until;
-    bool capturing;
+    bool capturing, foreign;
     CUresult code;
     sm_lock_take(&device->heap_lock);
     capturing = sm_capture_running(device);
@@ -312,28 +395,35 @@ bool sm_fence_wait_all(struct sm_device *device)
     sm_lock_take(&device->heap_lock);
     sm_stats_count(device->stats, code ? SM_COUNTER_driver_errors : SM_COUNTER_num_sync_all_streams, 1);
     if (code == CUDA_SUCCESS)
-        pass_until(device, &device->unrecorded, until);
-    for (stream = TAILQ_FIRST(&device->waiting); stream && code == CUDA_SUCCESS; stream = next) {
-        next = TAILQ_NEXT(stream, waits); /* passing its last fence takes the stream off the list */
-        pass_until(device, &stream->waiting, until);
-    }
+        pass_until(device, until, NULL);
+    sm_lock_give(&device->heap_lock);
+    /* What forbids to wait for this device would be broken by waiting for another just as well. */
+    foreign = code != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && wait_foreign(device, until);
+    sm_lock_take(&device->heap_lock);
     sm_fence_poll(device);
     sm_lock_give(&device->heap_lock);
-    return code == CUDA_SUCCESS;
+    return code == CUDA_SUCCESS && foreign;
+}
+
+static void destroy_events(struct sm_device *device, struct sm_spare_event **spares)
+{
+    struct sm_spare_event *spare;
+    while ((spare = *spares)) {
+        *spares = spare->next;
+        (void)SM_CALL(device->allocator->driver, cuEventDestroy, spare->event);
+    }
 }
 
 void sm_fence_teardown(struct sm_device *device)
 {
-    struct sm_driver *driver = device->allocator->driver;
     struct sm_stream *stream;
     struct sm_fence *fence;
-    struct sm_spare_event *spare;
     TAILQ_FOREACH(stream, &device->waiting, waits)
         TAILQ_FOREACH(fence, &stream->waiting, waiting)
-            event_give(device, fence->event);
-    while ((spare = device->free_events)) {
-        device->free_events = spare->next;
-        (void)SM_CALL(driver, cuEventDestroy, spare->event);
-    }
+            event_give(device, stream, fence->event);
+    destroy_events(device, &device->free_events);
+    for (int i = 0; i < SM_STREAM_SLOTS; i++)
+        LIST_FOREACH(stream, &device->streams[i], link)
+            destroy_events(device, &stream->events);
     sm_slab_fini(&device->event_records);
 }

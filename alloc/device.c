@@ -8,6 +8,7 @@
 #include "alloc/engine.h"
 #include "base/align.h"
 #include "base/log.h"
+#include <stdio.h>
 #include <string.h>
 
 static seam_result refuse(struct sm_device *device, const char *call, CUresult code, struct sm_error *error)
@@ -62,26 +63,46 @@ static void go_plain(struct sm_device *device, const char *why)
 static seam_result find_properties(struct sm_device *device, struct sm_error *error)
 {
     CUmemAllocationProp *properties = &device->properties;
+    const char *refused = NULL;
+    seam_result result;
     bool can = true;
     if (device->options.policy == SM_POLICY_NATIVE)
         return SEAM_OK;
-    if (sm_grow_try(device, &can, error))
-        return SEAM_E_HOST_OOM;
-    if (!can)
-        go_plain(device, "it refuses to create memory although it says that it can");
-    if (!can || !device->options.exportable)
+    result = sm_grow_probe(device, &refused, error);
+    if (result)
+        return result;
+    if (refused && !strcmp(refused, "cuMemSetAccess") && device->access_count > 1) {
+        device->access_count = 1;
+        sm_log(
+            SM_LOG_WARNING,
+            "device %d (%s) refuses access to its memory from other devices: their kernels and copies cannot "
+            "reach it",
+            device->ordinal, device->name);
+        result = sm_grow_probe(device, &refused, error);
+        if (result)
+            return result;
+    }
+    if (refused) {
+        char why[160];
+        snprintf(why, sizeof(why), "it says that it offers virtual memory management, and refuses %s",
+                 refused);
+        go_plain(device, why);
+    }
+    if (refused || !device->options.exportable)
         return SEAM_OK;
     if (attribute(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
         properties->requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-        if (sm_grow_try(device, &can, error))
-            return SEAM_E_HOST_OOM;
+        result = sm_grow_try(device, &can, error);
+        if (result)
+            return result;
         if (!can)
             properties->requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
     }
-    if (attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)) {
+    if (!device->lost && attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)) {
         properties->allocFlags.gpuDirectRDMACapable = 1;
-        if (sm_grow_try(device, &can, error))
-            return SEAM_E_HOST_OOM;
+        result = sm_grow_try(device, &can, error);
+        if (result)
+            return result;
         if (!can)
             properties->allocFlags.gpuDirectRDMACapable = 0;
     }
@@ -131,7 +152,7 @@ static seam_result ask_driver(struct sm_device *device, struct sm_error *error)
                    CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device->device);
     if (code != CUDA_SUCCESS)
         return refuse(device, "cuDeviceGetAttribute", code, error);
-    if (!has_vmm || device->options.policy == SM_POLICY_NATIVE) {
+    if (!has_vmm || !sm_driver_has_vmm(driver) || device->options.policy == SM_POLICY_NATIVE) {
         go_plain(device, "it offers no virtual memory management");
         return SEAM_OK;
     }
@@ -141,14 +162,10 @@ static seam_result ask_driver(struct sm_device *device, struct sm_error *error)
     };
     code = SM_CALL(driver, cuMemGetAllocationGranularity, &bytes, &device->properties,
                    CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-    if (code != CUDA_SUCCESS)
-        return refuse(device, "cuMemGetAllocationGranularity", code, error);
-    if (!sm_is_pow2(bytes) || bytes < 4096)
-        return sm_error_set(
-            error, SEAM_E_UNSUPPORTED,
-            "device %d: the granularity is %lu bytes; a power of two of at least 4096 was expected",
-            device->ordinal, bytes);
-    device->granularity = bytes;
+    if (code != CUDA_SUCCESS || !sm_is_pow2(bytes) || bytes < 4096)
+        go_plain(device, "it names no granularity that is a power of two of at least 4096 bytes");
+    else
+        device->granularity = bytes;
     return SEAM_OK;
 }
 
@@ -262,6 +279,16 @@ void sm_device_set_fraction(struct sm_device *device, double fraction)
     device->limit = fraction < 1 ? (uint64_t)(fraction * (double)device->total_bytes) : SM_UNLIMITED;
 }
 
+/* Whose stream is it? A program may name a stream of another device that works on this one's memory. */
+static CUcontext foreign_context(struct sm_device *device, CUstream handle)
+{
+    CUcontext context = NULL;
+    if (handle == CU_STREAM_PER_THREAD ||
+        SM_CALL(device->allocator->driver, cuStreamGetCtx, handle, &context) != CUDA_SUCCESS)
+        return NULL;
+    return context == device->context ? NULL : context;
+}
+
 struct sm_stream *sm_device_stream(struct sm_device *device, CUstream handle)
 {
     struct sm_stream_list *slot;
@@ -277,6 +304,7 @@ struct sm_stream *sm_device_stream(struct sm_device *device, CUstream handle)
         return NULL;
     stream->stream = handle;
     stream->device = device;
+    stream->context = handle ? foreign_context(device, handle) : NULL;
     stream->number = handle ? atomic_fetch_add(&device->allocator->stream_numbers, 1) + 1 : 0;
     TAILQ_INIT(&stream->waiting);
     LIST_INSERT_HEAD(slot, stream, link);

@@ -37,6 +37,8 @@ TAILQ_HEAD(sm_fence_queue, sm_fence);
 struct sm_stream {
     CUstream stream; /* NULL: the legacy default stream */
     struct sm_device *device;
+    CUcontext context;             /* of another device whose stream it is; NULL: this device's */
+    struct sm_spare_event *events; /* spare ones of that context */
     uint64_t number;               /* in recordings; 0: the default stream */
     struct sm_home *homes[2];      /* default pool: large, small; NULL until first used */
     struct sm_fence_queue waiting; /* fences with a recorded event, in the order of recording */
@@ -64,6 +66,9 @@ struct sm_scope {
     void *context;
     uint64_t thread;    /* never given twice, unlike a pthread_t */
     cuuint64_t capture; /* id of the capture that was bound to it; 0: none yet */
+    CUstream stream;    /* on which that capture was seen last */
+    bool over;          /* that capture has ended, though nobody ended the scope */
+    bool served;        /* a request that no capture made: it is no scope of a capture that just began */
     LIST_ENTRY(sm_scope) link;
 };
 
@@ -77,7 +82,8 @@ struct sm_spare_event {
  * again later. */
 struct sm_lost_handle {
     struct sm_lost_handle *next;
-    uint64_t name, size, address;
+    uint64_t name, size, address; /* size 0: the handle is gone, its addresses are not */
+    uint64_t span, span_size;     /* a reservation that belongs to nothing else */
     enum sm_kind kind;
 };
 
@@ -230,7 +236,8 @@ enum sm_obstacle {
     SM_OBSTACLE_LIMIT,
     SM_OBSTACLE_DEVICE,
     SM_OBSTACLE_ADDRESS,
-    SM_OBSTACLE_MAPPING
+    SM_OBSTACLE_MAPPING,
+    SM_OBSTACLE_PLACE /* the driver maps nothing where memory was to grow: elsewhere it may */
 };
 
 struct sm_shortage {
@@ -246,9 +253,12 @@ seam_result sm_grow(struct sm_request *request, struct sm_block **block, struct 
                     struct sm_error *error);
 
 /* Creates a handle of one granule with the device's present properties, and releases it; for set-up, before
- * anybody else knows the device. A device that is full says nothing about it: then *created is true too.
- * Context entered. Returns: SEAM_OK and *created, or SEAM_E_HOST_OOM. */
+ * anybody else knows the device. Context entered. Returns: SEAM_OK and *created; SEAM_E_DEVICE_OOM when the
+ * device is full, which says nothing about it; SEAM_E_HOST_OOM. */
 seam_result sm_grow_try(struct sm_device *device, bool *created, struct sm_error *error);
+/* Does all of it with one granule: reserves, creates, maps, gives access to all that device->access lists,
+ * and takes it back. As above. Returns: SEAM_OK and the name of the call that was refused, or NULL. */
+seam_result sm_grow_probe(struct sm_device *device, const char **refused, struct sm_error *error);
 /* New memory of exactly `bytes` in the request's home, apart from its free neighbours.
  * Requires: as sm_grow. Returns: SEAM_OK and *piece, LENT to nobody yet; else as sm_grow. */
 seam_result sm_grow_piece(struct sm_request *request, uint64_t bytes, struct sm_block **piece,
@@ -277,6 +287,11 @@ bool sm_stream_is_done(struct sm_device *device, struct sm_stream *stream, uint6
 enum sm_kind sm_home_kind(const struct sm_home *home);
 /* Handles mapped at home came (+) or went (-): plain allocations are none. Heap lock held. */
 void sm_count_mapped(struct sm_device *device, int64_t bytes, int64_t handles);
+/* Is memory mapped at this address? True too when the driver does not say. Heap lock not held. */
+bool sm_is_mapped(struct sm_device *device, uint64_t address);
+/* Unmaps a handle. Returns: false when it is still mapped. A driver that refuses is asked whether it is: what
+ * is not there any more counts as unmapped. Heap lock not held. */
+bool sm_unmap(struct sm_device *device, uint64_t address, uint64_t size);
 /* Does something that the driver refused to unmap lie in [address, address + bytes)? Memory lock held. */
 bool sm_is_blocked(const struct sm_device *device, uint64_t address, uint64_t bytes);
 /* One more driver error. Heap lock not held. */
@@ -285,6 +300,9 @@ void sm_note_error(struct sm_device *device);
  * heap lock not; a record was prepared in device->lost_records. */
 void sm_lose_handle(struct sm_device *device, uint64_t name, uint64_t size, uint64_t address,
                     enum sm_kind kind);
+/* The driver did not take all of a trial back: a handle (size 0: none), perhaps mapped, and a reservation of
+ * one granule (0: none). As above. */
+void sm_lose_trial(struct sm_device *device, uint64_t name, uint64_t size, bool mapped, uint64_t span);
 
 /* ---- stitch.c: blocks from several places ---- */
 
@@ -353,11 +371,13 @@ bool sm_capture_may_trim(struct sm_device *device, const struct sm_home *home);
 /* Is this stream being captured, or its capture broken but not ended? Asks the driver; any lock may be
  * held. */
 bool sm_capture_on(struct sm_device *device, CUstream stream);
-/* Waits for the whole device, unless a stream that was ever named here is being captured: that would break
- * the capture. Memory lock held, heap lock not; context entered. */
+/* Waits for the whole device, unless a stream that was ever named here is being captured, or a pool was begun
+ * and has seen no request: the capture that it may be for would be broken. Memory lock held, heap lock not;
+ * context entered. */
 CUresult sm_capture_safe_wait(struct sm_device *device);
 /* True while a capture is known to run on the device: queries, waits, unmaps would break it or its addresses.
- * Heap lock held. */
+ * One that was ended, or whose stream is gone, runs no longer, also where nobody ended its scope. Heap lock
+ * held. */
 bool sm_capture_running(struct sm_device *device);
 /* Forgets pools that have neither uses nor memory; heap lock held. */
 void sm_capture_prune(struct sm_device *device);

@@ -34,6 +34,16 @@ struct batch {
     uint64_t sizes[SM_GROWTH_HANDLES_MAX], names[SM_GROWTH_HANDLES_MAX];
 };
 
+/* A device that is full says nothing about what it can do. */
+static seam_result too_full(struct sm_device *device, struct sm_error *error)
+{
+    return sm_error_set(
+        error, SEAM_E_DEVICE_OOM,
+        "device %d (%s) is full: not even %lu bytes could be had to try what it offers; it is "
+        "tried again at the next call",
+        device->ordinal, device->name, device->granularity);
+}
+
 seam_result sm_grow_try(struct sm_device *device, bool *created, struct sm_error *error)
 {
     struct sm_driver *driver = device->allocator->driver;
@@ -42,11 +52,64 @@ seam_result sm_grow_try(struct sm_device *device, bool *created, struct sm_error
         return sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the records of device %d",
                             device->ordinal);
     CUresult code = SM_CALL(driver, cuMemCreate, &handle, device->granularity, &device->properties, 0);
-    *created = code == CUDA_SUCCESS || code == CUDA_ERROR_OUT_OF_MEMORY;
+    *created = code == CUDA_SUCCESS;
+    if (code == CUDA_ERROR_OUT_OF_MEMORY)
+        return too_full(device, error);
     if (code == CUDA_SUCCESS && SM_CALL(driver, cuMemRelease, handle) != CUDA_SUCCESS) {
         sm_note_error(device);
         sm_lose_handle(device, handle, device->granularity, 0, SM_KIND_LARGE);
     }
+    return SEAM_OK;
+}
+
+/* Takes a trial back. Returns: false when the driver refused something, which is kept for later. */
+static bool take_back(struct sm_device *device, uint64_t handle, bool mapped, uint64_t base)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    uint64_t size = device->granularity;
+    if (mapped && sm_unmap(device, base, size))
+        mapped = false;
+    if (!mapped && SM_CALL(driver, cuMemRelease, handle) == CUDA_SUCCESS)
+        size = 0;
+    if (base && !size && SM_CALL(driver, cuMemAddressFree, base, device->granularity) == CUDA_SUCCESS)
+        base = 0;
+    if (!size && !base)
+        return true;
+    sm_note_error(device);
+    sm_lose_trial(device, handle, size, mapped, base);
+    return false;
+}
+
+seam_result sm_grow_probe(struct sm_device *device, const char **refused, struct sm_error *error)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    uint64_t size = device->granularity;
+    CUmemGenericAllocationHandle handle = 0;
+    CUdeviceptr base = 0;
+    bool mapped = false;
+    CUresult code;
+    if (!sm_slab_reserve(&device->lost_records, 1))
+        return sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the records of device %d",
+                            device->ordinal);
+    *refused = "cuMemCreate"; /* first, as a device without room for it leaves nothing to undo then */
+    code = SM_CALL(driver, cuMemCreate, &handle, size, &device->properties, 0);
+    if (code != CUDA_SUCCESS)
+        return code == CUDA_ERROR_OUT_OF_MEMORY ? too_full(device, error) : SEAM_OK;
+    *refused = "cuMemAddressReserve";
+    code = SM_CALL(driver, cuMemAddressReserve, &base, size, 0, 0, 0);
+    if (code == CUDA_SUCCESS) {
+        *refused = "cuMemMap";
+        code = SM_CALL(driver, cuMemMap, base, size, 0, handle, 0);
+        mapped = code == CUDA_SUCCESS;
+    }
+    if (mapped) {
+        *refused = "cuMemSetAccess";
+        code = SM_CALL(driver, cuMemSetAccess, base, size, device->access, device->access_count);
+    }
+    if (code == CUDA_SUCCESS)
+        *refused = NULL;
+    if (!take_back(device, handle, mapped, base))
+        *refused = "cuMemUnmap, cuMemRelease or cuMemAddressFree";
     return SEAM_OK;
 }
 
@@ -135,7 +198,7 @@ static bool make_plan(const struct sm_request *request, struct plan *plan)
         gap = sm_home_best_gap(request->home, request->size, &missing);
     else
         TAILQ_FOREACH(gap, &request->home->gaps, gap)
-            if (gap->size >= rounded)
+            if (gap->size >= rounded && !gap->extent->shut)
                 break;
     if (!gap)
         return false;
@@ -163,7 +226,7 @@ static void undo(struct sm_device *device, struct batch *batch, const struct pla
     uint64_t address = plan->address;
     for (uint32_t i = 0; i < batch->created; i++) {
         bool mapped = i < batch->mapped;
-        if (mapped && SM_CALL(driver, cuMemUnmap, address, batch->sizes[i]) == CUDA_SUCCESS)
+        if (mapped && sm_unmap(device, address, batch->sizes[i]))
             mapped = false;
         if (mapped || SM_CALL(driver, cuMemRelease, batch->names[i]) != CUDA_SUCCESS)
             sm_lose_handle(device, batch->names[i], batch->sizes[i], mapped ? address : 0, kind);
@@ -173,6 +236,28 @@ static void undo(struct sm_device *device, struct batch *batch, const struct pla
     sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);
     if (batch->created)
         sm_stats_count(device->stats, SM_COUNTER_rollbacks, 1);
+    sm_lock_give(&device->heap_lock);
+}
+
+/* Maps one handle of a growth. What lies in the way where nothing is ours can only be left from a call that
+ * did something else than it said: it goes first. */
+static CUresult map_one(struct sm_device *device, uint64_t address, uint64_t size, uint64_t name)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    CUresult code = SM_CALL(driver, cuMemMap, address, size, 0, name, 0);
+    if (code == CUDA_SUCCESS || code == CUDA_ERROR_OUT_OF_MEMORY || !sm_is_mapped(device, address))
+        return code;
+    sm_note_error(device);
+    if (!sm_unmap(device, address, size))
+        return code;
+    return SM_CALL(driver, cuMemMap, address, size, 0, name, 0);
+}
+
+/* The driver does not map here: the next growth goes elsewhere, until a trim. */
+static void shut(struct sm_device *device, const struct plan *plan)
+{
+    sm_lock_take(&device->heap_lock);
+    plan->gap->extent->shut = true;
     sm_lock_give(&device->heap_lock);
 }
 
@@ -196,9 +281,13 @@ static seam_result create_and_map(struct sm_device *device, struct batch *batch,
     for (uint32_t i = 0; i < batch->count && code == CUDA_SUCCESS; i++) {
         call = "cuMemMap";
         *obstacle = SM_OBSTACLE_MAPPING;
-        code = SM_CALL(driver, cuMemMap, plan->address + bytes, batch->sizes[i], 0, batch->names[i], 0);
+        code = map_one(device, plan->address + bytes, batch->sizes[i], batch->names[i]);
         batch->mapped += code == CUDA_SUCCESS;
         bytes += batch->sizes[i];
+        if (code != CUDA_SUCCESS && code != CUDA_ERROR_OUT_OF_MEMORY) {
+            shut(device, plan);
+            *obstacle = SM_OBSTACLE_PLACE;
+        }
     }
     if (code == CUDA_SUCCESS) {
         call = "cuMemSetAccess";
@@ -272,6 +361,8 @@ static seam_result attempt(const struct sm_request *request, const struct plan *
     sm_release_lost(device);
     if (sm_is_blocked(device, plan->address, bytes)) {
         sm_note_error(device);
+        shut(device, plan);
+        shortage->obstacle = SM_OBSTACLE_PLACE;
         return sm_error_set(
             error, SEAM_E_DEVICE,
             "device %d: the driver refuses to unmap what lies at %#lx, where memory is to grow",
@@ -499,6 +590,7 @@ seam_result sm_grow(struct sm_request *request, struct sm_block **block, struct 
 {
     struct sm_device *device = request->device;
     bool plain = device->options.policy == SM_POLICY_NATIVE;
+    bool moved = false;
     seam_result result = SEAM_OK;
     *shortage = (struct sm_shortage){.obstacle = SM_OBSTACLE_DEVICE, .bytes = request->size};
     if (sm_align_up(request->size, device->granularity) > device->total_bytes)
@@ -510,6 +602,10 @@ seam_result sm_grow(struct sm_request *request, struct sm_block **block, struct 
     while (!result && !*block) {
         result = plain ? grow_segment(request, block, shortage, error)
                        : grow_home(request, block, shortage, error);
+        if (result == SEAM_E_DEVICE && shortage->obstacle == SM_OBSTACLE_PLACE && !moved) {
+            moved = true;
+            result = SEAM_OK;
+        }
         if (!result && !*block)
             *block = hit(request);
     }

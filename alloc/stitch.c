@@ -392,8 +392,7 @@ static bool unmap_entry(struct sm_device *device, const struct sm_view *view, st
 {
     if (!entry->mapped)
         return true;
-    entry->mapped = SM_CALL(device->allocator->driver, cuMemUnmap, view->span.base + entry->offset,
-                            entry->size) != CUDA_SUCCESS;
+    entry->mapped = !sm_unmap(device, view->span.base + entry->offset, entry->size);
     sm_lock_take(&device->heap_lock);
     if (entry->mapped)
         sm_stats_count(device->stats, SM_COUNTER_driver_errors, 1);

@@ -5,7 +5,8 @@
  * used them is asked or waited for; then they are unmapped and released one by one. A handle that lies in a
  * view goes only after the view. What the driver refuses to unmap stays free memory; what it has unmapped and
  * refuses to release is kept in a list of lost handles, stays counted as reserved, and is tried again before
- * each growth and at each trim.
+ * each growth and at each trim. A refusal is not taken on trust: the driver is asked whether anything is
+ * still there, so that memory that is gone is never handed out again.
  *
  * Protected by: memory lock; the heap lock is held for bookkeeping only. */
 #include "alloc/engine.h"
@@ -32,30 +33,87 @@ void sm_note_error(struct sm_device *device)
     sm_lock_give(&device->heap_lock);
 }
 
+/* ---- what the driver says and what is so ---- */
+
+bool sm_is_mapped(struct sm_device *device, uint64_t address)
+{
+    const CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal};
+    unsigned long long flags;
+    return SM_CALL(device->allocator->driver, cuMemGetAccess, &flags, &here, address) !=
+           CUDA_ERROR_INVALID_VALUE;
+}
+
+bool sm_unmap(struct sm_device *device, uint64_t address, uint64_t size)
+{
+    if (SM_CALL(device->allocator->driver, cuMemUnmap, address, size) == CUDA_SUCCESS)
+        return true;
+    if (sm_is_mapped(device, address))
+        return false;
+    sm_note_error(device);
+    return true;
+}
+
+/* The same for a plain allocation. */
+static bool free_plain(struct sm_device *device, uint64_t base)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    CUdeviceptr found;
+    size_t size;
+    if (SM_CALL(driver, cuMemFree, base) == CUDA_SUCCESS)
+        return true;
+    CUresult code = SM_CALL(driver, cuMemGetAddressRange, &found, &size, base);
+    if (code != CUDA_ERROR_NOT_FOUND && code != CUDA_ERROR_INVALID_VALUE)
+        return false;
+    sm_note_error(device);
+    return true;
+}
+
 /* ---- lost handles ---- */
 
-/* The driver did not take a handle back. Requires: a record prepared. Heap lock not held. */
-void sm_lose_handle(struct sm_device *device, uint64_t name, uint64_t size, uint64_t address,
-                    enum sm_kind kind)
+/* The driver did not take something back. Requires: a record prepared. Heap lock not held. */
+static void lose(struct sm_device *device, const struct sm_lost_handle *what)
 {
     struct sm_lost_handle *lost = sm_slab_take(&device->lost_records);
     if (!SM_CHECK(lost))
         return;
-    *lost = (struct sm_lost_handle){
-        .next = device->lost, .name = name, .size = size, .address = address, .kind = kind};
+    *lost = *what;
+    lost->next = device->lost;
     device->lost = lost;
     sm_lock_take(&device->heap_lock);
-    sm_heap_lose(&device->heap, size);
-    sm_stats_move(device->stats, SM_LEVEL_reserved_bytes, kind, (int64_t)size);
-    sm_stats_move(device->stats, SM_LEVEL_handles, SM_KIND_ALL, 1);
-    if (address) {
-        sm_stats_move(device->stats, SM_LEVEL_mapped_bytes, SM_KIND_ALL, (int64_t)size);
+    if (lost->size) {
+        sm_heap_lose(&device->heap, lost->size);
+        sm_stats_move(device->stats, SM_LEVEL_reserved_bytes, lost->kind, (int64_t)lost->size);
+        sm_stats_move(device->stats, SM_LEVEL_handles, SM_KIND_ALL, 1);
+    }
+    if (lost->address) {
+        sm_stats_move(device->stats, SM_LEVEL_mapped_bytes, SM_KIND_ALL, (int64_t)lost->size);
         sm_stats_move(device->stats, SM_LEVEL_mappings, SM_KIND_ALL, 1);
+    }
+    if (lost->span_size) {
+        atomic_fetch_add(&device->allocator->address_bytes, lost->span_size);
+        sm_heap_lose_addresses(&device->heap, lost->span_size);
+        sm_stats_move(device->stats, SM_LEVEL_reserved_address_bytes, SM_KIND_ALL, (int64_t)lost->span_size);
     }
     sm_lock_give(&device->heap_lock);
     sm_log(SM_LOG_WARNING,
-           "device %d: the driver refused to take back a handle of %lu bytes; it is tried again later",
-           device->ordinal, size);
+           "device %d: the driver refused to take back %s of %lu bytes; it is tried again later",
+           device->ordinal, lost->size ? "a handle" : "addresses", lost->size ? lost->size : lost->span_size);
+}
+
+void sm_lose_handle(struct sm_device *device, uint64_t name, uint64_t size, uint64_t address,
+                    enum sm_kind kind)
+{
+    lose(device, &(struct sm_lost_handle){.name = name, .size = size, .address = address, .kind = kind});
+}
+
+void sm_lose_trial(struct sm_device *device, uint64_t name, uint64_t size, bool mapped, uint64_t span)
+{
+    lose(device, &(struct sm_lost_handle){.name = name,
+                                          .size = size,
+                                          .address = mapped ? span : 0,
+                                          .span = span,
+                                          .span_size = span ? device->granularity : 0,
+                                          .kind = SM_KIND_LARGE});
 }
 
 static void found(struct sm_device *device, const struct sm_lost_handle *lost)
@@ -67,9 +125,41 @@ static void found(struct sm_device *device, const struct sm_lost_handle *lost)
     sm_lock_give(&device->heap_lock);
 }
 
-void sm_release_lost(struct sm_device *device)
+static void found_addresses(struct sm_device *device, const struct sm_lost_handle *lost)
+{
+    atomic_fetch_sub(&device->allocator->address_bytes, lost->span_size);
+    sm_lock_take(&device->heap_lock);
+    sm_stats_move(device->stats, SM_LEVEL_reserved_address_bytes, SM_KIND_ALL, -(int64_t)lost->span_size);
+    sm_heap_find_addresses(&device->heap, lost->span_size);
+    sm_lock_give(&device->heap_lock);
+}
+
+/* One more attempt at unmapping, releasing, freeing addresses, as far as it goes. Returns: nothing is
+ * left. */
+static bool take_back(struct sm_device *device, struct sm_lost_handle *lost)
 {
     struct sm_driver *driver = device->allocator->driver;
+    if (lost->address && sm_unmap(device, lost->address, lost->size)) {
+        lost->address = 0;
+        sm_lock_take(&device->heap_lock);
+        sm_stats_move(device->stats, SM_LEVEL_mapped_bytes, SM_KIND_ALL, -(int64_t)lost->size);
+        sm_stats_move(device->stats, SM_LEVEL_mappings, SM_KIND_ALL, -1);
+        sm_lock_give(&device->heap_lock);
+    }
+    if (lost->size && !lost->address && SM_CALL(driver, cuMemRelease, lost->name) == CUDA_SUCCESS) {
+        found(device, lost);
+        lost->size = 0;
+    }
+    if (lost->span_size && !lost->size &&
+        SM_CALL(driver, cuMemAddressFree, lost->span, lost->span_size) == CUDA_SUCCESS) {
+        found_addresses(device, lost);
+        lost->span_size = 0;
+    }
+    return !lost->size && !lost->span_size;
+}
+
+void sm_release_lost(struct sm_device *device)
+{
     struct sm_lost_handle **at = &device->lost;
     if (!device->lost)
         return;
@@ -80,18 +170,10 @@ void sm_release_lost(struct sm_device *device)
         return;
     while (*at) {
         struct sm_lost_handle *lost = *at;
-        if (lost->address && SM_CALL(driver, cuMemUnmap, lost->address, lost->size) == CUDA_SUCCESS) {
-            lost->address = 0;
-            sm_lock_take(&device->heap_lock);
-            sm_stats_move(device->stats, SM_LEVEL_mapped_bytes, SM_KIND_ALL, -(int64_t)lost->size);
-            sm_stats_move(device->stats, SM_LEVEL_mappings, SM_KIND_ALL, -1);
-            sm_lock_give(&device->heap_lock);
-        }
-        if (lost->address || SM_CALL(driver, cuMemRelease, lost->name) != CUDA_SUCCESS) {
+        if (!take_back(device, lost)) {
             at = &lost->next;
             continue;
         }
-        found(device, lost);
         *at = lost->next;
         sm_slab_give(&device->lost_records, lost);
     }
@@ -120,6 +202,16 @@ static struct sm_extent *empty_extent(struct sm_device *device)
     return NULL;
 }
 
+/* Where the driver refused to map something may be tried again. Heap lock held. */
+static void open_extents(struct sm_device *device)
+{
+    struct sm_home *home;
+    struct sm_extent *extent;
+    LIST_FOREACH(home, &device->heap.homes, link)
+        TAILQ_FOREACH(extent, &home->extents, link)
+            extent->shut = false;
+}
+
 void sm_trim_addresses(struct sm_device *device)
 {
     struct sm_driver *driver = device->allocator->driver;
@@ -146,6 +238,7 @@ void sm_trim_addresses(struct sm_device *device)
         sm_stats_move(device->stats, SM_LEVEL_reserved_address_bytes, SM_KIND_ALL, -(int64_t)extent->size);
         sm_extent_remove(extent);
     }
+    open_extents(device);
     sm_capture_prune(device);
     sm_lock_give(&device->heap_lock);
 }
@@ -238,8 +331,8 @@ static bool return_handle(struct sm_device *device, const struct sm_extent *exte
     struct sm_driver *driver = device->allocator->driver;
     *released = true;
     if (extent->plain)
-        return SM_CALL(driver, cuMemFree, handle->name) == CUDA_SUCCESS;
-    if (SM_CALL(driver, cuMemUnmap, handle->address, handle->size) != CUDA_SUCCESS)
+        return free_plain(device, handle->name);
+    if (!sm_unmap(device, handle->address, handle->size))
         return false;
     *released = SM_CALL(driver, cuMemRelease, handle->name) == CUDA_SUCCESS;
     return true;
@@ -341,7 +434,12 @@ void sm_trim_teardown(struct sm_device *device)
     for (lost = device->lost; lost; lost = lost->next) {
         if (lost->address)
             (void)SM_CALL(driver, cuMemUnmap, lost->address, lost->size);
-        (void)SM_CALL(driver, cuMemRelease, lost->name);
+        if (lost->size)
+            (void)SM_CALL(driver, cuMemRelease, lost->name);
+        if (lost->span_size) {
+            (void)SM_CALL(driver, cuMemAddressFree, lost->span, lost->span_size);
+            atomic_fetch_sub(&device->allocator->address_bytes, lost->span_size);
+        }
     }
     LIST_FOREACH(home, &device->heap.homes, link) {
         TAILQ_FOREACH(extent, &home->extents, link) {

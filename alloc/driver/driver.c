@@ -73,6 +73,13 @@ seam_result sm_driver_fill(struct sm_driver *driver, sm_get_proc get_proc, struc
     return SEAM_OK;
 }
 
+bool sm_driver_has_vmm(const struct sm_driver *driver)
+{
+    return driver->cuMemGetAllocationGranularity && driver->cuMemAddressReserve && driver->cuMemAddressFree &&
+           driver->cuMemCreate && driver->cuMemRelease && driver->cuMemMap && driver->cuMemUnmap &&
+           driver->cuMemSetAccess && driver->cuMemGetAccess;
+}
+
 seam_result sm_driver_open(struct sm_driver *driver, struct sm_error *error)
 {
     void *symbol;

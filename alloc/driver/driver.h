@@ -35,14 +35,16 @@
     X(cuMemAlloc, 3020, 1)                                                                                   \
     X(cuMemFree, 3020, 1)                                                                                    \
     X(cuMemGetInfo, 3020, 1)                                                                                 \
-    X(cuMemGetAllocationGranularity, 10020, 1)                                                               \
-    X(cuMemAddressReserve, 10020, 1)                                                                         \
-    X(cuMemAddressFree, 10020, 1)                                                                            \
-    X(cuMemCreate, 10020, 1)                                                                                 \
-    X(cuMemRelease, 10020, 1)                                                                                \
-    X(cuMemMap, 10020, 1)                                                                                    \
-    X(cuMemUnmap, 10020, 1)                                                                                  \
-    X(cuMemSetAccess, 10020, 1)                                                                              \
+    X(cuMemGetAddressRange, 3020, 1)                                                                         \
+    X(cuMemGetAllocationGranularity, 10020, 0)                                                               \
+    X(cuMemAddressReserve, 10020, 0)                                                                         \
+    X(cuMemAddressFree, 10020, 0)                                                                            \
+    X(cuMemCreate, 10020, 0)                                                                                 \
+    X(cuMemRelease, 10020, 0)                                                                                \
+    X(cuMemMap, 10020, 0)                                                                                    \
+    X(cuMemUnmap, 10020, 0)                                                                                  \
+    X(cuMemSetAccess, 10020, 0)                                                                              \
+    X(cuMemGetAccess, 10020, 0)                                                                              \
     X(cuEventCreate, 2000, 1)                                                                                \
     X(cuEventDestroy, 4000, 1)                                                                               \
     X(cuEventRecord, 2000, 1)                                                                                \
@@ -51,6 +53,7 @@
     X(cuStreamQuery, 2000, 1)                                                                                \
     X(cuStreamSynchronize, 2000, 1)                                                                          \
     X(cuStreamIsCapturing, 10000, 1)                                                                         \
+    X(cuStreamGetCtx, 9020, 1)                                                                               \
     X(cuThreadExchangeStreamCaptureMode, 10010, 1)                                                           \
     X(cuCtxSynchronize, 2000, 1)
 
@@ -89,6 +92,8 @@ seam_result sm_driver_open(struct sm_driver *driver, struct sm_error *error);
 /* Fills the table through get_proc, for functions that are linked into the program. */
 seam_result sm_driver_fill(struct sm_driver *driver, sm_get_proc get_proc, struct sm_error *error);
 void sm_driver_close(struct sm_driver *driver);
+/* Does the driver have all functions of virtual memory management? The others are there always. */
+bool sm_driver_has_vmm(const struct sm_driver *driver);
 
 /* "CUDA_ERROR_OUT_OF_MEMORY (out of memory)" into a caller's buffer; returns it. */
 const char *sm_driver_text(const struct sm_driver *driver, CUresult code, char *buffer, size_t capacity);

@@ -98,6 +98,7 @@ struct sm_extent {
     uint64_t granule_count;
     uint64_t mapped;  /* bytes */
     uint64_t refused; /* serial of the trim at which the driver would not take the addresses back */
+    bool shut;        /* the driver would not map something in it: memory grows elsewhere for now */
     TAILQ_ENTRY(sm_extent) link;
 };
 
@@ -136,11 +137,12 @@ struct sm_heap {
     struct sm_parts parts;
     struct sm_extent *spare; /* for the next extent */
     bool spare_promised;
-    size_t promised;        /* block records kept aside */
-    uint64_t reserved;      /* bytes of handles in all homes */
-    uint64_t lost;          /* of these: handles that the driver refused to release; counted as whole_free */
-    uint64_t handles;       /* count, plain allocations left out */
-    uint64_t address_bytes; /* of all extents and views */
+    size_t promised;         /* block records kept aside */
+    uint64_t reserved;       /* bytes of handles in all homes */
+    uint64_t lost;           /* of these: handles that the driver refused to release; counted as whole_free */
+    uint64_t handles;        /* count, plain allocations left out */
+    uint64_t address_bytes;  /* of all extents and views, and the lost ones */
+    uint64_t lost_addresses; /* of these: a range that the driver refused to take back and nobody uses */
     struct sm_heap_counts {
         uint64_t segments;    /* contiguous mapped ranges */
         uint64_t held_ranges; /* FREE blocks with bytes in handles that are not wholly free */
@@ -215,7 +217,7 @@ struct sm_block *sm_block_give(struct sm_block *block);
  * exist there together with its free neighbours; bytes. Returns: 0 when the gap cannot hold it. */
 uint64_t sm_gap_missing(const struct sm_heap *heap, const struct sm_block *gap, uint64_t size);
 /* The gap that needs the fewest bytes for a range >= size, the lowest address among equals; NULL if none can
- * hold it. */
+ * hold it. Gaps of extents that are shut are passed over here and below. */
 struct sm_block *sm_home_best_gap(struct sm_home *home, uint64_t size, uint64_t *missing);
 
 /* The first gap, by address, that begins a run of free ranges and gaps >= size (a free range before it
@@ -252,6 +254,9 @@ void sm_carved_close(struct sm_block *carved);
  * meanwhile. */
 void sm_heap_lose(struct sm_heap *heap, uint64_t size);
 void sm_heap_find(struct sm_heap *heap, uint64_t size);
+/* The same for a range of addresses that belongs to no extent and no view. */
+void sm_heap_lose_addresses(struct sm_heap *heap, uint64_t size);
+void sm_heap_find_addresses(struct sm_heap *heap, uint64_t size);
 
 /* First handle boundary >= address and last one <= address, inside the extent's mapped ranges. */
 uint64_t sm_extent_boundary_up(const struct sm_extent *extent, uint64_t address);

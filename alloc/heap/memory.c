@@ -134,7 +134,7 @@ struct sm_block *sm_home_best_gap(struct sm_home *home, uint64_t size, uint64_t 
     struct sm_block *gap, *best = NULL;
     uint64_t least = 0;
     TAILQ_FOREACH(gap, &home->gaps, gap) {
-        uint64_t need = sm_gap_missing(home->heap, gap, size);
+        uint64_t need = gap->extent->shut ? 0 : sm_gap_missing(home->heap, gap, size);
         if (need && (!best || need < least || (need == least && gap->address < best->address))) {
             best = gap;
             least = need;
@@ -160,7 +160,7 @@ struct sm_block *sm_home_first_run(struct sm_home *home, uint64_t size, uint64_t
     struct sm_block *gap, *first = NULL;
     TAILQ_FOREACH(gap, &home->gaps, gap) {
         const struct sm_block *start = free_size(gap->prev) ? gap->prev : gap;
-        if ((!first || gap->address < first->address) && run_holds(start, size))
+        if (!gap->extent->shut && (!first || gap->address < first->address) && run_holds(start, size))
             first = gap;
     }
     if (first) {
@@ -353,6 +353,18 @@ void sm_heap_find(struct sm_heap *heap, uint64_t size)
     heap->reserved -= size;
     heap->handles--;
     heap->parts.bytes[SM_PART_whole_free] -= (int64_t)size;
+}
+
+void sm_heap_lose_addresses(struct sm_heap *heap, uint64_t size)
+{
+    heap->lost_addresses += size;
+    heap->address_bytes += size;
+}
+
+void sm_heap_find_addresses(struct sm_heap *heap, uint64_t size)
+{
+    heap->lost_addresses -= size;
+    heap->address_bytes -= size;
 }
 
 void sm_carved_return(struct sm_block *carved, uint64_t from)

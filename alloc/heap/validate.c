@@ -284,9 +284,9 @@ static seam_result check_totals(const struct sm_heap *heap, const struct recount
                  i ? "small" : "large", heap->counts[i].segments, heap->counts[i].held_ranges,
                  heap->counts[i].held, count->counts[i].segments, count->counts[i].held_ranges,
                  count->counts[i].held);
-    if (heap->address_bytes != count->address_bytes || heap->handles < count->handles)
+    if (heap->address_bytes != count->address_bytes + heap->lost_addresses || heap->handles < count->handles)
         FAIL("address bytes %lu, handles %lu; a recount gives %lu, %lu", heap->address_bytes, heap->handles,
-             count->address_bytes, count->handles);
+             count->address_bytes + heap->lost_addresses, count->handles);
     if (heap->index.count != count->live)
         FAIL("the address index holds %lu blocks, %lu are live", heap->index.count, count->live);
     if (heap->blocks.count != count->blocks + count->stitched)

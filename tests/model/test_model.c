@@ -448,6 +448,8 @@ static void do_pool(struct side *side)
             EXPECT(result == SEAM_E_STATE || result == SEAM_E_HOST_OOM, "a pool was begun twice");
         side->uses[which] += !result;
         side->filling[which] |= !result;
+        if (!result) /* one without a request may be for a capture, which a wait for the device would break */
+            do_alloc(side);
         break;
     case 1:
         result = sm_capture_end(side->device, id, &model.f.error);

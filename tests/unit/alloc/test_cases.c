@@ -105,13 +105,15 @@ static void a_staircase_costs_its_highest_step(void **state)
     f.sim.device_bytes = 32 * GIB;
     fixture_open(&f, "");
     CUstream m = fixture_stream();
+    fixture_device(&f, 0);
+    uint64_t unmaps = sim_calls("cuMemUnmap"); /* of the trial at set-up */
     for (int i = 0; i < 3; i++) {
         CUdeviceptr x = fixture_alloc(&f, steps[i], m);
         fixture_work(m, x, steps[i]);
         fixture_free(&f, x);
     }
     assert_true(sim_physical_bytes_peak(0) <= steps[2] + CHUNK);
-    assert_int_equal(sim_calls("cuMemUnmap"), 0);
+    assert_int_equal(sim_calls("cuMemUnmap"), unmaps);
     uint64_t calls = fixture_memory_calls();
     for (int i = 0; i < 15; i++) {
         CUdeviceptr x = fixture_alloc(&f, steps[random_below(&random, 3)], m);
