@@ -287,7 +287,7 @@ bool sm_stream_is_done(struct sm_device *device, struct sm_stream *stream, uint6
 enum sm_kind sm_home_kind(const struct sm_home *home);
 /* Handles mapped at home came (+) or went (-): plain allocations are none. Heap lock held. */
 void sm_count_mapped(struct sm_device *device, int64_t bytes, int64_t handles);
-/* Is memory mapped at this address? True too when the driver does not say. Heap lock not held. */
+/* Is memory mapped at this address? False too when the driver does not say. Heap lock not held. */
 bool sm_is_mapped(struct sm_device *device, uint64_t address);
 /* Unmaps a handle. Returns: false when it is still mapped. A driver that refuses is asked whether it is: what
  * is not there any more counts as unmapped. Heap lock not held. */

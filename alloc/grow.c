@@ -239,18 +239,36 @@ static void undo(struct sm_device *device, struct batch *batch, const struct pla
     sm_lock_give(&device->heap_lock);
 }
 
-/* Maps one handle of a growth. What lies in the way where nothing is ours can only be left from a call that
- * did something else than it said: it goes first. */
+/* Unmaps what lies in a range where nothing is ours: it can only be left from a call that did something else
+ * than it said. Returns: true when something went. */
+static bool clear_way(struct sm_device *device, uint64_t address, uint64_t size)
+{
+    struct sm_driver *driver = device->allocator->driver;
+    bool any = false;
+    for (uint64_t at = address; at < address + size;) {
+        CUdeviceptr base = at;
+        size_t bytes = device->granularity;
+        if (sm_is_mapped(device, at) &&
+            SM_CALL(driver, cuMemGetAddressRange, &base, &bytes, at) == CUDA_SUCCESS && bytes) {
+            sm_note_error(device);
+            any |= sm_unmap(device, base, bytes);
+        }
+        at = base + sm_max(bytes, device->granularity);
+    }
+    return any;
+}
+
+/* Maps one handle of a growth. */
 static CUresult map_one(struct sm_device *device, uint64_t address, uint64_t size, uint64_t name)
 {
     struct sm_driver *driver = device->allocator->driver;
     CUresult code = SM_CALL(driver, cuMemMap, address, size, 0, name, 0);
-    if (code == CUDA_SUCCESS || code == CUDA_ERROR_OUT_OF_MEMORY || !sm_is_mapped(device, address))
+    if (code == CUDA_SUCCESS || code == CUDA_ERROR_OUT_OF_MEMORY || !clear_way(device, address, size))
         return code;
-    sm_note_error(device);
-    if (!sm_unmap(device, address, size))
-        return code;
-    return SM_CALL(driver, cuMemMap, address, size, 0, name, 0);
+    code = SM_CALL(driver, cuMemMap, address, size, 0, name, 0);
+    if (code != CUDA_SUCCESS)
+        clear_way(device, address, size);
+    return code;
 }
 
 /* The driver does not map here: the next growth goes elsewhere, until a trim. */

@@ -577,7 +577,8 @@ static seam_result map_view(struct sm_device *device, struct sm_view *view, stru
         call = "cuMemMap";
         code =
             SM_CALL(driver, cuMemMap, base + entry->offset, entry->size, 0, sm_view_handle(entry)->name, 0);
-        entry->mapped = code == CUDA_SUCCESS;
+        /* Said to have failed, it may be there all the same. */
+        entry->mapped = code == CUDA_SUCCESS || sm_is_mapped(device, base + entry->offset);
         sm_lock_take(&device->heap_lock);
         if (entry->mapped)
             count_mapping(device, (int64_t)entry->size);

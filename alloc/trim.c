@@ -35,19 +35,24 @@ void sm_note_error(struct sm_device *device)
 
 /* ---- what the driver says and what is so ---- */
 
-bool sm_is_mapped(struct sm_device *device, uint64_t address)
+/* CUDA_SUCCESS: something is mapped there. CUDA_ERROR_INVALID_VALUE: nothing is. */
+static CUresult ask_mapping(struct sm_device *device, uint64_t address)
 {
     const CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal};
     unsigned long long flags;
-    return SM_CALL(device->allocator->driver, cuMemGetAccess, &flags, &here, address) !=
-           CUDA_ERROR_INVALID_VALUE;
+    return SM_CALL(device->allocator->driver, cuMemGetAccess, &flags, &here, address);
+}
+
+bool sm_is_mapped(struct sm_device *device, uint64_t address)
+{
+    return ask_mapping(device, address) == CUDA_SUCCESS;
 }
 
 bool sm_unmap(struct sm_device *device, uint64_t address, uint64_t size)
 {
     if (SM_CALL(device->allocator->driver, cuMemUnmap, address, size) == CUDA_SUCCESS)
         return true;
-    if (sm_is_mapped(device, address))
+    if (ask_mapping(device, address) != CUDA_ERROR_INVALID_VALUE)
         return false;
     sm_note_error(device);
     return true;
@@ -202,14 +207,15 @@ static struct sm_extent *empty_extent(struct sm_device *device)
     return NULL;
 }
 
-/* Where the driver refused to map something may be tried again. Heap lock held. */
+/* Where the driver refused to map something may be tried again; not a range in which it never mapped
+ * anything and which it does not take back. Heap lock held. */
 static void open_extents(struct sm_device *device)
 {
     struct sm_home *home;
     struct sm_extent *extent;
     LIST_FOREACH(home, &device->heap.homes, link)
         TAILQ_FOREACH(extent, &home->extents, link)
-            extent->shut = false;
+            extent->shut = extent->shut && !extent->mapped;
 }
 
 void sm_trim_addresses(struct sm_device *device)

@@ -9,7 +9,7 @@
 #include "tests/support/random.h"
 #include <stdlib.h>
 
-#define STEPS 28
+#define STEPS 26
 
 static const seam_pool_id pool = {3, 0};
 
@@ -125,7 +125,7 @@ static const struct {
 
 static uint64_t seed = 1;
 
-#define PROGRAMS 3
+#define PROGRAMS 2
 
 static void programs(void **state)
 {
