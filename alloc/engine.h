@@ -8,6 +8,7 @@
  *   defer    knows events and fences
  *   capture  knows pools and captures
  *   reclaim  retries
+ *   pytorch  names what goes back first under native and expandable
  *   device   sets devices up and takes them down, keeps streams and homes
  *   pool     the hit path: from a request to a block, and back
  *   report   figures for people and programs
@@ -203,6 +204,7 @@ struct sm_request {
     uint64_t requested, size; /* asked for; after rounding */
     uint64_t pool_number;     /* in recordings */
     bool lend;                /* not a request of a caller: new memory as a piece of a stitched block */
+    bool anew;                /* free ranges were looked at: from new memory alone */
 };
 
 /* Serves a request. Returns: the block's address, or 0 with *error. No lock held. */
@@ -252,6 +254,9 @@ struct sm_shortage {
 seam_result sm_grow(struct sm_request *request, struct sm_block **block, struct sm_shortage *shortage,
                     struct sm_error *error);
 
+/* Serves the request from a free range and counts it, as a hit would. Heap lock not held. Returns: the block,
+ * or NULL. */
+struct sm_block *sm_grow_hit(struct sm_request *request);
 /* Creates a handle of one granule with the device's present properties, and releases it; for set-up, before
  * anybody else knows the device. Context entered. Returns: SEAM_OK and *created; SEAM_E_DEVICE_OOM when the
  * device is full, which says nothing about it; SEAM_E_HOST_OOM. */
@@ -272,6 +277,9 @@ enum sm_trim_wait { SM_TRIM_IDLE_ONLY, SM_TRIM_WAIT };
  * such streams. Requires: memory lock held, heap lock not; context current. Returns: bytes given back. */
 uint64_t sm_trim(struct sm_device *device, uint64_t bytes, enum sm_trim_wait wait,
                  const struct sm_home *sparing);
+/* Gives the whole handles of one free range back, waiting for its stream; nothing while a graph is captured.
+ * Requires: as sm_trim, but the heap lock is held; it is given up meanwhile. Returns: bytes given back. */
+uint64_t sm_trim_range(struct sm_device *device, struct sm_block *range);
 /* Address space of extents without memory goes back; memory lock held, heap lock not. */
 void sm_trim_addresses(struct sm_device *device);
 /* Tries again to release what the driver refused before; memory lock held. */
@@ -392,6 +400,19 @@ seam_result sm_reclaim_serve(struct sm_request *request, struct sm_block **block
 
 /* Gives back all memory and address space that nobody uses; waits for streams. No lock held. */
 void sm_reclaim_trim(struct sm_device *device);
+
+/* ---- pytorch.c: what PyTorch's own allocators give back, and in which order ---- */
+
+/* All: memory lock held, heap lock not; context entered. They wait for the streams of what they give back. */
+
+/* native: old segments, when a share of the limit is passed (garbage_collection_threshold; nothing without a
+ * limit, as there). Returns: true when one went. */
+bool sm_pytorch_collect(struct sm_device *device);
+/* native with a split limit: just enough of the segments that the limit keeps whole, of the request's home.
+ * Returns: true when another growth makes sense. */
+bool sm_pytorch_give_enough(const struct sm_request *request);
+/* Every whole segment (native) or handle (expandable) that is free. */
+void sm_pytorch_give_all(struct sm_device *device);
 
 /* ---- record.c: what a recording is told ---- */
 

@@ -359,7 +359,7 @@ static bool exceeds_limit(struct sm_device *device, uint64_t bytes, struct sm_sh
 {
     if (device->heap.reserved + bytes <= device->limit)
         return false;
-    shortage->obstacle = SM_OBSTACLE_LIMIT;
+    *shortage = (struct sm_shortage){.obstacle = SM_OBSTACLE_LIMIT, .bytes = bytes};
     sm_error_set(error, SEAM_E_LIMIT, "device %d: %lu bytes more would pass the limit of %lu bytes",
                  device->ordinal, bytes, device->limit);
     return true;
@@ -374,7 +374,7 @@ static seam_result attempt(const struct sm_request *request, const struct plan *
     seam_result result;
     bool ready;
     shortage->bytes = bytes;
-    if (exceeds_limit(device, bytes, shortage, error))
+    if (device->options.policy != SM_POLICY_EXPANDABLE && exceeds_limit(device, bytes, shortage, error))
         return SEAM_E_LIMIT;
     sm_release_lost(device);
     if (sm_is_blocked(device, plan->address, bytes)) {
@@ -452,7 +452,7 @@ seam_result sm_grow_piece(struct sm_request *request, uint64_t bytes, struct sm_
     return result;
 }
 
-static struct sm_block *hit(struct sm_request *request)
+struct sm_block *sm_grow_hit(struct sm_request *request)
 {
     struct sm_device *device = request->device;
     struct sm_block *block;
@@ -607,16 +607,22 @@ seam_result sm_grow(struct sm_request *request, struct sm_block **block, struct 
                     struct sm_error *error)
 {
     struct sm_device *device = request->device;
-    bool plain = device->options.policy == SM_POLICY_NATIVE;
+    const struct sm_options *options = &device->options;
+    bool plain = options->policy == SM_POLICY_NATIVE;
     bool moved = false;
     seam_result result = SEAM_OK;
     *shortage = (struct sm_shortage){.obstacle = SM_OBSTACLE_DEVICE, .bytes = request->size};
-    if (sm_align_up(request->size, device->granularity) > device->total_bytes)
+    /* PyTorch asks once whether there is room for a segment, and maps what is missing without asking
+     * again. */
+    if (options->policy == SM_POLICY_EXPANDABLE &&
+        exceeds_limit(device, sm_growth_segment(options, request->size), shortage, error))
+        return SEAM_E_LIMIT;
+    if (!plain && sm_align_up(request->size, device->granularity) > device->total_bytes)
         return sm_error_set(error, SEAM_E_DEVICE_OOM, "device %d has %lu bytes in all", device->ordinal,
                             device->total_bytes);
     if (sm_stitch_applies(request))
         sm_stitch_refresh(request);
-    *block = hit(request);
+    *block = request->anew ? NULL : sm_grow_hit(request);
     while (!result && !*block) {
         result = plain ? grow_segment(request, block, shortage, error)
                        : grow_home(request, block, shortage, error);
@@ -625,7 +631,7 @@ seam_result sm_grow(struct sm_request *request, struct sm_block **block, struct 
             result = SEAM_OK;
         }
         if (!result && !*block)
-            *block = hit(request);
+            *block = sm_grow_hit(request);
     }
     if (result)
         sm_trim_addresses(device);

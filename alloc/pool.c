@@ -52,6 +52,7 @@ static seam_result locate(struct sm_request *request, CUstream stream, struct sm
     if (result)
         return result;
     request->pool_number = request->pool ? request->pool->number : 0;
+    device->heap.requests += !small_class && !request->pool;
     request->stream = sm_device_stream(device, stream);
     if (request->stream)
         request->home = sm_device_home(device, request->stream, request->pool, small_class);

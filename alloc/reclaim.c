@@ -15,7 +15,8 @@
  * gives back no more than is missing, as far as that can be known, though it unmaps views to get at it. Limit
  * and fraction are checked before the driver is asked, and climb the same ladder.
  *
- * Protected by: memory lock, held throughout; hits of others go on. */
+ * native and expandable descend as PyTorch does (pytorch.c). Protected by: memory lock, held throughout; hits
+ * of others go on. */
 #include "alloc/engine.h"
 #include "base/align.h"
 
@@ -63,6 +64,13 @@ static bool take_step(struct sm_request *request, enum step step, const struct s
     }
 }
 
+static void count_retry(struct sm_device *device)
+{
+    sm_lock_take(&device->heap_lock);
+    sm_stats_count(device->stats, SM_COUNTER_num_alloc_retries, 1);
+    sm_lock_give(&device->heap_lock);
+}
+
 static seam_result descend(struct sm_request *request, struct sm_block **block, struct sm_shortage *shortage,
                            seam_result result, struct sm_error *error)
 {
@@ -72,9 +80,7 @@ static seam_result descend(struct sm_request *request, struct sm_block **block, 
             step++;
             continue;
         }
-        sm_lock_take(&device->heap_lock);
-        sm_stats_count(device->stats, SM_COUNTER_num_alloc_retries, 1);
-        sm_lock_give(&device->heap_lock);
+        count_retry(device);
         result = sm_grow(request, block, shortage, error);
         /* Waits are repeated until nothing waits; the others have done what they can in one go. */
         step += step != STEP_WAIT_ANY && step != STEP_WAIT_ONE;
@@ -82,17 +88,56 @@ static seam_result descend(struct sm_request *request, struct sm_block **block, 
     return result;
 }
 
+static void wait_for_fences(struct sm_device *device)
+{
+    sm_lock_take(&device->heap_lock);
+    sm_fence_poll(device);
+    sm_lock_give(&device->heap_lock);
+    while (sm_fence_wait_one(device))
+        ;
+    if (sm_fence_pending(device)) /* fences without an event */
+        sm_fence_wait_all(device);
+}
+
+/* The ladder of native and expandable, in PyTorch's order, so that the device sees the same calls. */
+static seam_result descend_as_pytorch(struct sm_request *request, struct sm_block **block,
+                                      struct sm_shortage *shortage, seam_result result,
+                                      struct sm_error *error)
+{
+    struct sm_device *device = request->device;
+    request->anew = true;
+    if (sm_pytorch_give_enough(request))
+        result = sm_grow(request, block, shortage, error);
+    if (!sm_is_shortage(result))
+        return result;
+    wait_for_fences(device);
+    sm_pytorch_give_all(device);
+    count_retry(device);
+    result = sm_grow(request, block, shortage, error);
+    if (!sm_is_shortage(result))
+        return result;
+    /* PyTorch fails here, even if a block that it has just waited for would do. */
+    *block = sm_grow_hit(request);
+    return *block ? SEAM_OK : result;
+}
+
 /* Before reserved passes threshold x limit, free memory goes back first, as far as its streams are done. */
-static void collect_garbage(struct sm_request *request)
+static bool give_garbage(struct sm_request *request)
 {
     struct sm_device *device = request->device;
     double threshold = device->options.garbage_collection_threshold;
     uint64_t base = device->limit != SM_UNLIMITED ? device->limit : device->total_bytes;
     uint64_t mark = (uint64_t)(threshold * (double)base);
     uint64_t after = device->heap.reserved + sm_align_up(request->size, device->granularity);
-    if (threshold <= 0 || after <= mark)
+    return after > mark && sm_trim(device, after - mark, SM_TRIM_IDLE_ONLY, request->home);
+}
+
+static void collect_garbage(struct sm_request *request)
+{
+    struct sm_device *device = request->device;
+    if (device->options.garbage_collection_threshold <= 0)
         return;
-    if (!sm_trim(device, after - mark, SM_TRIM_IDLE_ONLY, request->home))
+    if (!(device->options.policy == SM_POLICY_STITCH ? give_garbage(request) : sm_pytorch_collect(device)))
         return;
     sm_lock_take(&device->heap_lock);
     sm_stats_count(device->stats, SM_COUNTER_gc_runs, 1);
@@ -124,7 +169,9 @@ static seam_result serve(struct sm_request *request, struct sm_block **block, st
     collect_garbage(request);
     result = sm_grow(request, block, shortage, error);
     if (sm_is_shortage(result))
-        result = descend(request, block, shortage, result, error);
+        result = device->options.policy == SM_POLICY_STITCH
+                     ? descend(request, block, shortage, result, error)
+                     : descend_as_pytorch(request, block, shortage, result, error);
     sm_device_leave(device, &visit);
     return result;
 }
@@ -148,16 +195,14 @@ void sm_reclaim_trim(struct sm_device *device)
     sm_record_mark(device->allocator, device, SM_TRACE_TRIM, NULL);
     sm_lock_take(&device->memory_lock);
     if (sm_device_enter(device, &visit, NULL) == SEAM_OK) {
-        sm_lock_take(&device->heap_lock);
-        sm_fence_poll(device);
-        sm_lock_give(&device->heap_lock);
-        while (sm_fence_wait_one(device))
-            ;
-        if (sm_fence_pending(device)) /* fences without an event */
-            sm_fence_wait_all(device);
+        wait_for_fences(device);
         sm_release_lost(device);
-        sm_trim(device, UINT64_MAX, SM_TRIM_WAIT, NULL);
-        sm_trim_addresses(device);
+        if (device->options.policy == SM_POLICY_STITCH) {
+            sm_trim(device, UINT64_MAX, SM_TRIM_WAIT, NULL);
+            sm_trim_addresses(device);
+        } else {
+            sm_pytorch_give_all(device);
+        }
         sm_device_leave(device, &visit);
     }
     sm_lock_give(&device->memory_lock);

@@ -290,8 +290,22 @@ static struct sm_block *wholest(struct sm_home *home)
     return best;
 }
 
-/* Whole handles of a free range, carved out so that nobody takes them; other homes' before `sparing`'s. Heap
- * lock held. */
+/* Whole handles of a free range, carved out so that nobody takes them. Heap lock held. */
+static struct sm_block *carve(struct sm_device *device, struct sm_block *range, uint64_t bytes)
+{
+    /* Carving takes up to two records, and one stays aside for the rest that may come back. */
+    if (!sm_heap_promise(&device->heap, 1))
+        return NULL;
+    if (!sm_heap_prepare(&device->heap, 2)) {
+        sm_heap_redeem(&device->heap, 1);
+        return NULL;
+    }
+    range = sm_block_carve(range, bytes);
+    sm_device_tell(device);
+    return range;
+}
+
+/* The next to carve, other homes' before `sparing`'s. Heap lock held. */
 static struct sm_block *carve_next(struct sm_device *device, uint64_t bytes, const struct sm_home *sparing)
 {
     struct sm_block *range, *best = NULL;
@@ -305,16 +319,7 @@ static struct sm_block *carve_next(struct sm_device *device, uint64_t bytes, con
             (!best || best->extent->home == sparing || (home != sparing && range->whole > best->whole)))
             best = range;
     }
-    /* Carving takes up to two records, and one stays aside for the rest that may come back. */
-    if (!best || !sm_heap_promise(&device->heap, 1))
-        return NULL;
-    if (!sm_heap_prepare(&device->heap, 2)) {
-        sm_heap_redeem(&device->heap, 1);
-        return NULL;
-    }
-    best = sm_block_carve(best, bytes);
-    sm_device_tell(device);
-    return best;
+    return best ? carve(device, best, bytes) : NULL;
 }
 
 /* The bookkeeping of a handle that the driver has unmapped, and released unless it is lost. */
@@ -387,6 +392,23 @@ static void put_back(struct sm_device *device, struct sm_block *carved)
     sm_carved_return(carved, carved->address);
     sm_device_tell(device);
     sm_lock_give(&device->heap_lock);
+}
+
+uint64_t sm_trim_range(struct sm_device *device, struct sm_block *range)
+{
+    struct sm_stream *stream = range->extent->home->key.stream;
+    struct sm_block *carved = sm_capture_running(device) ? NULL : carve(device, range, UINT64_MAX);
+    uint64_t freed = stream->freed, given = 0;
+    if (!carved)
+        return 0;
+    sm_lock_give(&device->heap_lock);
+    if (sm_stream_is_done(device, stream, freed, SM_TRIM_WAIT))
+        given = give_back(device, carved);
+    else
+        put_back(device, carved);
+    sm_lock_take(&device->heap_lock);
+    sm_stats_count(device->stats, SM_COUNTER_num_device_free, given > 0);
+    return given;
 }
 
 uint64_t sm_trim(struct sm_device *device, uint64_t bytes, enum sm_trim_wait wait,

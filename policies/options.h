@@ -35,9 +35,10 @@ struct sm_options {
     uint64_t large_segment_size;                 /* bytes; native, expandable */
     uint8_t roundup_divisions[SM_ROUNDUP_SLOTS]; /* slot i: [2^i MiB, 2^(i+1) MiB); 0: off; see
                                                     policies/rounding.h */
-    double garbage_collection_threshold;         /* share of the limit; 0: off */
-    double per_process_memory_fraction;          /* 1: no limit */
-    bool expandable_segments;                    /* accepted; under stitch it changes nothing */
+    uint16_t roundup_listed;             /* bit i: slot i was given, and not taken from the one below */
+    double garbage_collection_threshold; /* share of the limit; 0: off */
+    double per_process_memory_fraction;  /* 1: no limit */
+    bool expandable_segments;            /* accepted; under stitch it changes nothing */
     /* ours */
     uint64_t small_limit;    /* bytes; requests up to it (inclusive, rounded) are the small class */
     uint64_t handle_bytes;   /* largest handle of a growth; 0: by policies/growth.h */

@@ -157,10 +157,15 @@ static bool read_divisions(struct sm_span span, uint8_t *out)
     return true;
 }
 
+struct division_table {
+    uint8_t slots[SM_ROUNDUP_SLOTS];
+    uint16_t listed;
+};
+
 /* One "MIB:N" or ">:N" of a list. first is the slot after the last one listed; the pair fills the slots from
  * its own to the end, so that a slot which no later pair lists keeps it, and the first pair those below too.
  */
-static const char *read_pair(uint8_t slots[SM_ROUNDUP_SLOTS], struct sm_span pair, unsigned *next, bool *last)
+static const char *read_pair(struct division_table *table, struct sm_span pair, unsigned *next, bool *last)
 {
     struct sm_span from, divisions = pair;
     uint8_t d;
@@ -171,7 +176,7 @@ static const char *read_pair(uint8_t slots[SM_ROUNDUP_SLOTS], struct sm_span pai
         return "is no pair MIB:N";
     if (!read_divisions(divisions, &d))
         return "does not end with 0 or a power of two up to 128";
-    unsigned slot = *next;
+    unsigned slot = *next, listed = SM_ROUNDUP_SLOTS;
     from = span_trim(from);
     if (span_is(from, ">")) {
         *last = true;
@@ -181,20 +186,24 @@ static const char *read_pair(uint8_t slots[SM_ROUNDUP_SLOTS], struct sm_span pai
         if (sm_log2(mib) < *next)
             return "is not above the pair before it";
         slot = *next == 0 ? 0 : sm_log2(mib);
-        *next = sm_log2(mib) + 1;
+        listed = *next = sm_log2(mib) + 1;
     }
-    for (; slot < SM_ROUNDUP_SLOTS; slot++)
-        slots[slot] = d;
+    for (unsigned i = slot; i < SM_ROUNDUP_SLOTS; i++) {
+        table->slots[i] = d;
+        table->listed |= (uint16_t)(i < listed ? 1u << i : 0);
+    }
     return NULL;
 }
 
-static const char *read_division_table(uint8_t *field, struct sm_span value, struct sm_span *where)
+static const char *read_division_table(struct sm_options *options, struct sm_span value,
+                                       struct sm_span *where)
 {
-    uint8_t slots[SM_ROUNDUP_SLOTS];
+    struct division_table table = {0};
     if (value.length < 2 || value.at[0] != '[') {
-        if (!read_divisions(value, slots))
+        if (!read_divisions(value, table.slots))
             return "is neither 0 nor a power of two up to 128";
-        memset(field, slots[0], SM_ROUNDUP_SLOTS);
+        memset(options->roundup_divisions, table.slots[0], SM_ROUNDUP_SLOTS);
+        options->roundup_listed = UINT16_MAX;
         return NULL;
     }
     struct sm_span pair, rest = {value.at + 1, value.length - 2};
@@ -203,13 +212,14 @@ static const char *read_division_table(uint8_t *field, struct sm_span value, str
     while (more) {
         more = span_cut(&rest, ',', &pair);
         pair = span_trim(pair);
-        const char *wrong = read_pair(slots, pair, &next, &last);
+        const char *wrong = read_pair(&table, pair, &next, &last);
         if (wrong) {
             *where = pair;
             return wrong;
         }
     }
-    memcpy(field, slots, sizeof slots);
+    memcpy(options->roundup_divisions, table.slots, sizeof table.slots);
+    options->roundup_listed = table.listed;
     return NULL;
 }
 
@@ -228,7 +238,7 @@ const char *sm_option_read(const struct sm_option_row *row, struct sm_options *o
     case SM_OPTION_CHOICE:
         return read_choice(row, field, value);
     case SM_OPTION_DIVISIONS:
-        return read_division_table(field, value, where);
+        return read_division_table(options, value, where);
     case SM_OPTION_PATH:
         return read_path(row, field, value);
     case SM_OPTION_TEXT:
@@ -237,9 +247,11 @@ const char *sm_option_read(const struct sm_option_row *row, struct sm_options *o
     return "is of no known kind";
 }
 
-static void write_divisions(const uint8_t *slots, char *text, size_t size)
+/* What is not listed is left out: the reader takes it from below again. The first slot is always listed. */
+static void write_divisions(const struct sm_options *options, char *text, size_t size)
 {
-    bool even = true;
+    const uint8_t *slots = options->roundup_divisions;
+    bool even = options->roundup_listed == UINT16_MAX;
     for (unsigned i = 1; i < SM_ROUNDUP_SLOTS; i++)
         even = even && slots[i] == slots[0];
     if (even) {
@@ -248,7 +260,9 @@ static void write_divisions(const uint8_t *slots, char *text, size_t size)
     }
     size_t length = 0;
     for (unsigned i = 0; i < SM_ROUNDUP_SLOTS; i++)
-        length += (size_t)snprintf(text + length, size - length, "%c%u:%u", i ? ',' : '[', 1u << i, slots[i]);
+        if (options->roundup_listed >> i & 1)
+            length +=
+                (size_t)snprintf(text + length, size - length, "%c%u:%u", i ? ',' : '[', 1u << i, slots[i]);
     snprintf(text + length, size - length, "]");
 }
 
@@ -278,7 +292,7 @@ void sm_option_write(const struct sm_option_row *row, const struct sm_options *o
         snprintf(text, size, "%s", row->names[*(const unsigned *)field]);
         return;
     case SM_OPTION_DIVISIONS:
-        write_divisions(field, text, size);
+        write_divisions(options, text, size);
         return;
     case SM_OPTION_PATH:
         snprintf(text, size, "%s", *(const char *)field ? (const char *)field : row->word);

@@ -75,7 +75,7 @@ struct sm_block {
         };
         TAILQ_ENTRY(sm_block) gap; /* UNMAPPED */
     };
-    uint32_t birth; /* LIVE, PENDING: stamp of stats/ */
+    uint32_t birth; /* LIVE, PENDING: stamp of stats/; FREE: heap->requests when it became so */
     uint8_t state;  /* enum sm_block_state */
     uint8_t kind;   /* LIVE, PENDING: enum sm_kind of stats/ */
 };
@@ -149,6 +149,7 @@ struct sm_heap {
         uint64_t held;        /* those bytes */
     } counts[2];              /* of homes of the large class, of the small class */
     uint64_t splits, merges;  /* running counts */
+    uint32_t requests; /* that could have been served by the default pool's large class; the engine counts */
 };
 
 /* ---- heap and homes ---- */

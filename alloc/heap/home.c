@@ -147,6 +147,7 @@ void sm_free_insert(struct sm_block *block)
     uint64_t down = sm_extent_boundary_down(block->extent, sm_block_end(block));
     block->state = SM_BLOCK_FREE;
     block->whole = down > up ? down - up : 0;
+    block->birth = sm_block_heap(block)->requests;
     RB_INSERT(sm_free_tree, &block->extent->home->free_ranges, block);
     count_free(block, 1);
 }

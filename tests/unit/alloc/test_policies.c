@@ -75,6 +75,107 @@ static void native_gives_idle_segments_up_before_it_fails(void **state)
     fixture_close(&f);
 }
 
+/* With a split limit a shortage takes one range that is large enough, or the largest ones, and no more. */
+static void native_gives_up_just_enough(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t request, frees;
+    } cases[] = {
+        {60, 1},            /* the 90 serve it alone */
+        {69, 1},  {240, 2}, /* 130 and 120 */
+        {250, 2}, {251, 3},
+    };
+    for (unsigned c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        struct fixture f;
+        CUdeviceptr blocks[4];
+        static const uint64_t sizes[] = {90, 120, 100, 130};
+        fixture_init(&f);
+        f.sim.device_bytes = 460 * MIB;
+        fixture_open(&f, "policy:native,max_split_size_mb:40,max_non_split_rounding_mb:20");
+        CUdeviceptr small = fixture_alloc(&f, MIB, NULL);
+        for (int i = 0; i < 4; i++)
+            blocks[i] = fixture_alloc(&f, sizes[i] * MIB, NULL);
+        for (int i = 0; i < 4; i++)
+            fixture_free(&f, blocks[i]);
+        fixture_free(&f, fixture_alloc(&f, cases[c].request * MIB, NULL));
+        if (sim_calls("cuMemFree") != cases[c].frees)
+            fail_msg("%lu MiB: %lu segments went", cases[c].request, sim_calls("cuMemFree"));
+        assert_int_equal(fixture_count(&f, SM_COUNTER_num_alloc_retries), 0);
+        fixture_check(&f);
+        fixture_free(&f, small);
+        fixture_close(&f);
+    }
+}
+
+/* Above a share of the limit the segments go that lay unused for longer than the average. */
+static void native_collects_by_age(void **state)
+{
+    (void)state;
+    for (int limited = 0; limited < 2; limited++) {
+        struct fixture f;
+        CUdeviceptr blocks[3];
+        fixture_init(&f);
+        fixture_open(&f, limited ? "policy:native,garbage_collection_threshold:0.5,"
+                                   "per_process_memory_fraction:0.5"
+                                 : "policy:native,garbage_collection_threshold:0.5");
+        CUstream other = fixture_stream();
+        for (unsigned i = 0; i < 3; i++) /* 270 MiB of 512, or of 1024 */
+            blocks[i] = fixture_alloc(&f, (100 - 10 * i) * MIB, i ? other : NULL);
+        fixture_free(&f, blocks[0]);
+        for (int i = 0; i < 10; i++)
+            fixture_free(&f, fixture_alloc(&f, 100 * MIB, NULL)); /* in use again and again */
+        fixture_free(&f, blocks[1]);
+        for (int i = 0; i < 10; i++)
+            fixture_free(&f, fixture_alloc(&f, 100 * MIB, NULL));
+        fixture_free(&f, blocks[2]);
+        fixture_alloc(&f, 150 * MIB, NULL); /* no range is as large */
+        assert_int_equal(sim_calls("cuMemFree"), limited);
+        assert_int_equal(sim_accessible(blocks[1], 0), !limited); /* nobody asked for it for ten requests */
+        assert_true(sim_accessible(blocks[0], 0) && sim_accessible(blocks[2], 0));
+        assert_int_equal(fixture_count(&f, SM_COUNTER_gc_runs), limited);
+        assert_int_equal(fixture_count(&f, SM_COUNTER_num_alloc_retries), 0);
+        fixture_close(&f);
+    }
+}
+
+/* A block that only waits for another stream serves the request, where PyTorch would fail. */
+static void native_fails_only_after_a_last_look(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    f.sim.device_bytes = 100 * MIB;
+    f.sim.streams = SIM_STREAMS_LATE;
+    fixture_open(&f, "policy:native");
+    CUstream other = fixture_stream();
+    fixture_alloc(&f, 4 * MIB, NULL);
+    CUdeviceptr waits = fixture_alloc(&f, 14 * MIB, NULL); /* of the same segment */
+    fixture_alloc(&f, 80 * MIB, NULL);
+    fixture_use(&f, waits, other);
+    fixture_work(other, waits, 14 * MIB);
+    fixture_free(&f, waits);
+    assert_int_equal(fixture_alloc(&f, 14 * MIB, NULL), waits);
+    fixture_refuse(&f, 14 * MIB, NULL, SEAM_E_DEVICE_OOM);
+    fixture_check(&f);
+    fixture_close(&f);
+}
+
+/* As PyTorch: with a limit there must be room for a segment, even if less is mapped. */
+static void expandable_asks_the_limit_for_a_segment(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    fixture_open(&f, "policy:expandable,large_segment_size_mb:20,per_process_memory_fraction:0.05");
+    fixture_alloc(&f, 18 * MIB, NULL);                /* 20 of 51 MiB */
+    fixture_refuse(&f, 38 * MIB, NULL, SEAM_E_LIMIT); /* 36 would do */
+    assert_int_equal(sim_physical_bytes(0), 20 * MIB);
+    fixture_alloc(&f, 22 * MIB, NULL);
+    assert_int_equal(sim_physical_bytes(0), 40 * MIB);
+    fixture_close(&f);
+}
+
 static void expandable_maps_equal_handles(void **state)
 {
     (void)state;
@@ -203,6 +304,10 @@ int main(void)
         cmocka_unit_test(native_takes_segments),
         cmocka_unit_test(native_segments_do_not_join),
         cmocka_unit_test(native_gives_idle_segments_up_before_it_fails),
+        cmocka_unit_test(native_gives_up_just_enough),
+        cmocka_unit_test(native_collects_by_age),
+        cmocka_unit_test(native_fails_only_after_a_last_look),
+        cmocka_unit_test(expandable_asks_the_limit_for_a_segment),
         cmocka_unit_test(expandable_maps_equal_handles),
         cmocka_unit_test(expandable_fills_several_gaps),
         cmocka_unit_test(expandable_shelters_the_end_of_the_segment),

@@ -168,6 +168,11 @@ static void echo_reads_back(void **state)
         options.max_non_split_rounding = (20 + random[1] % 1000) * SM_MIB;
         for (unsigned i = 0; i < SM_ROUNDUP_SLOTS; i++)
             options.roundup_divisions[i] = (uint8_t)(random[2] % 4 ? 1u << random[3 + i % 8] % 8 : 0);
+        if (random[22] % 2)
+            options.roundup_listed = (uint16_t)(random[23] | 1);
+        for (unsigned i = 1; i < SM_ROUNDUP_SLOTS; i++)
+            if (!(options.roundup_listed >> i & 1))
+                options.roundup_divisions[i] = options.roundup_divisions[i - 1];
         options.garbage_collection_threshold =
             random[11] % 2 ? (double)(random[12] | 1) / (double)(1ull << 56) : 0;
         options.per_process_memory_fraction = (double)random[13] / (double)(1ull << 56);
@@ -184,6 +189,7 @@ static void echo_reads_back(void **state)
         assert_true(options.max_split_size == other.max_split_size);
         assert_true(options.max_non_split_rounding == other.max_non_split_rounding);
         assert_memory_equal(options.roundup_divisions, other.roundup_divisions, SM_ROUNDUP_SLOTS);
+        assert_int_equal(options.roundup_listed, other.roundup_listed);
         assert_true(options.garbage_collection_threshold == other.garbage_collection_threshold);
         assert_true(options.per_process_memory_fraction == other.per_process_memory_fraction);
         assert_int_equal(options.expandable_segments, other.expandable_segments);

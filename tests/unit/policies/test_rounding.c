@@ -110,6 +110,36 @@ static void property_next_to_every_edge(void **state)
     }
 }
 
+/* PyTorch leaves an interval off that no pair names; the first pair counts below it, ">" above the last. */
+static void intervals_that_are_not_listed(void **state)
+{
+    (void)state;
+    struct sm_options options;
+    struct sm_error error;
+    static const struct {
+        uint64_t size, pytorch, stitch;
+    } cases[] = {
+        {SM_MIB + 513, SM_MIB + SM_MIB / 8, SM_MIB + SM_MIB / 8},           /* below the first pair */
+        {2 * SM_MIB + 1, 2 * SM_MIB + SM_MIB / 4, 2 * SM_MIB + SM_MIB / 4}, /* named */
+        {4 * SM_MIB + 1, 4 * SM_MIB + 512, 4 * SM_MIB + SM_MIB / 2},        /* not named */
+        {16 * SM_MIB + 1, 24 * SM_MIB, 24 * SM_MIB},
+        {32 * SM_MIB + 1, 32 * SM_MIB + 512, 48 * SM_MIB},
+        {64 * SM_MIB + 1, 64 * SM_MIB + 512, 128 * SM_MIB}, /* 1: off there, the next power of two here */
+        {128 * SM_MIB + 1, 160 * SM_MIB, 160 * SM_MIB},     /* ">" */
+        {100 * SM_GIB, 112 * SM_GIB, 112 * SM_GIB},
+    };
+    for (int policy = 0; policy < SM_POLICY_COUNT; policy++)
+        for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+            sm_options_defaults(&options);
+            assert_int_equal(sm_options_parse(&options, "PYTORCH_ALLOC_CONF",
+                                              "roundup_power2_divisions:[2:8,16:2,64:1,>:4]", &error),
+                             SEAM_OK);
+            options.policy = (enum sm_policy)policy;
+            assert_int_equal(sm_round_size(&options, cases[i].size),
+                             policy == SM_POLICY_STITCH ? cases[i].stitch : cases[i].pytorch);
+        }
+}
+
 static void property_of_random_sizes_and_tables(void **state)
 {
     (void)state;
@@ -137,6 +167,7 @@ int main(void)
         cmocka_unit_test(plain_rounding_is_to_512),
         cmocka_unit_test(near_sizes_become_one),
         cmocka_unit_test(tables_with_gaps),
+        cmocka_unit_test(intervals_that_are_not_listed),
         cmocka_unit_test(property_next_to_every_edge),
         cmocka_unit_test(property_of_random_sizes_and_tables),
     };
