@@ -58,6 +58,8 @@ struct sim_config {
     uint64_t seed;            /* for SIM_STREAMS_RANDOM */
     bool plain_descend; /* plain allocations lie at falling addresses, as mmap places them; default rising */
     bool backed; /* memory is real host memory; else only the tables are kept, and copies move nothing */
+    bool copies_fault; /* a copy or fill of memory that is not there is taken, and faults on the device as a
+                          kernel does; default: it is refused at the call */
     bool partial_mappings; /* a mapping may be a part of a handle, at any offset; default: whole handles at 0
                             */
     bool unmap_several;    /* one unmap may take several whole adjoining mappings; default true */
@@ -102,7 +104,13 @@ SIM_CONTROL bool sim_fail_any_of(const char *calls, uint64_t nth, bool forever);
  * with conditions, which then are all that is counted: ":size>=64M" (also >, <=, <, =; K, M and G are powers
  * of two) for calls that have a size, ":device=1" for calls about that device.
  * "cuMemCreate:2+:size>=64M:device=1" is each such creation from the second on. Returns false, with a message
- * on stderr and nothing armed, for a text that is not one. */
+ * on stderr and nothing armed, for a text that is not one.
+ *
+ * What happens to such a call may be said as well, once: ":error=CUDA_ERROR_NOT_PERMITTED" is its answer;
+ * ":fault=CUDA_ERROR_ILLEGAL_ADDRESS" (an error that stays): it goes through, and the work it puts on a stream
+ * faults on the device; of a call that puts none there, the device is broken when it returns;
+ * ":tenant=512M" (or -512M): it goes through, and before it another tenant takes (gives back) that much of
+ * the device, or what there is. */
 SIM_CONTROL bool sim_fail_text(const char *text);
 
 SIM_CONTROL void sim_fail_clear(void);
@@ -111,6 +119,10 @@ SIM_CONTROL uint64_t sim_fail_hits(void);
 
 /* After this every call answers CUDA_ERROR_DEINITIALIZED, as a driver does once the process exits. */
 SIM_CONTROL void sim_deinitialise(void);
+
+/* The error that stays with a device since work on it faulted, or CUDA_SUCCESS. From then on every call made
+ * in its context answers it, but those about the host alone (sim/core/sticky.c lists them). */
+SIM_CONTROL CUresult sim_device_error(int device);
 
 /* ---- the books ---- */
 
@@ -138,6 +150,8 @@ SIM_CONTROL uint64_t sim_mapping_count(int device);
 /* Another tenant of the device takes (+) or gives back (-) memory. Returns false when there is not so much.
  */
 SIM_CONTROL bool sim_tenant(int device, int64_t bytes);
+/* What nobody has of a device's memory: what cuMemGetInfo says. */
+SIM_CONTROL uint64_t sim_device_left(int device);
 
 struct sim_live {
     uint64_t handles;        /* of cuMemCreate, not yet returned: referenced or still mapped */

@@ -6,6 +6,7 @@
 #include "sim/core/context.h"
 #include "sim/core/faults.h"
 #include "sim/core/refused.h"
+#include "sim/core/sticky.h"
 #include "sim/core/timing.h"
 #include <string.h>
 
@@ -40,7 +41,9 @@ CUresult sim_enter_about(enum sim_call call, int device, uint64_t size)
     current_number = atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
     if (sim_timing_on())
         sim_timing_call(call);
-    return sim_fault(call, device < 0 ? own : device, size);
+    sim_fault_settle();
+    result = sim_sticky_call(call, own);
+    return result ? result : sim_fault(call, device < 0 ? own : device, size);
 }
 
 uint64_t sim_current_number(void)

@@ -5,6 +5,7 @@
  * operations another lane is known to come after. At the end the first lane must come after all of them. */
 #include "sim/core/capture.h"
 #include "base/align.h"
+#include "sim/core/faults.h"
 #include "sim/core/rules.h"
 #include "sim/core/table.h"
 #include <stdlib.h>
@@ -187,7 +188,9 @@ CUresult sim_capture_check_use(struct sim_lane *lane)
 
 CUresult sim_capture_add(struct sim_lane *lane, const struct sim_op *op)
 {
-    CUresult result = sim_graph_add(lane->capture->graph, op);
+    struct sim_op node = *op;
+    sim_fault_into(&node);
+    CUresult result = sim_graph_add(lane->capture->graph, &node);
     struct member *m = member_of(lane->capture, lane);
     if (!result)
         m->after[m - lane->capture->members] = ++m->count;
@@ -237,9 +240,8 @@ static CUresult wait_mark(struct sim_capture *c, struct sim_lane *lane, const st
 CUresult sim_capture_wait(struct sim_lane *lane, struct sim_event *event)
 {
     struct sim_capture *theirs = capture_of(event->capture_id), *ours = lane->capture;
-    /* No capture has to do with it, or it was recorded in one that has ended: nothing to wait for. */
-    if (!theirs && (!ours || event->capture_id))
-        return CUDA_SUCCESS;
+    if (!theirs && event->capture_id) /* of one that has ended */
+        return sim_event_captured(event);
     if (ours == theirs)
         return wait_mark(ours, lane, event);
     if (!theirs)
@@ -292,11 +294,7 @@ CUresult sim_capture_forbid_lane(struct sim_lane *lane)
 
 CUresult sim_capture_forbid_event(const struct sim_event *event)
 {
-    if (event->capture_id && capture_of(event->capture_id)) {
-        sim_violate(SIM_RULE_CAPTURE_UNSAFE, event->device, 0, 0, "an event of a capture is asked about");
-        return CUDA_ERROR_CAPTURED_EVENT;
-    }
-    return sim_capture_unsafe();
+    return event->capture_id ? sim_event_captured(event) : sim_capture_unsafe();
 }
 
 CUresult sim_capture_break_device(int device)

@@ -41,7 +41,8 @@ CUresult sim_capture_wait(struct sim_lane *lane, struct sim_event *event);
 /* For calls that a capture may forbid to everybody or to its thread (allocation, queries, waits).
  * Returns: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and the capture is invalid. */
 CUresult sim_capture_unsafe(void);
-/* The same for a query of, or a wait for, a stream or an event that may belong to a capture. */
+/* The same for a query of, or a wait for, a stream or an event that may belong to a capture; for an event of
+ * one, also of one that has ended, CUDA_ERROR_CAPTURED_EVENT, and the capture goes on. */
 CUresult sim_capture_forbid_lane(struct sim_lane *lane);
 CUresult sim_capture_forbid_event(const struct sim_event *event);
 /* For calls about all streams of a device: none may capture. */

@@ -22,6 +22,7 @@
 #include "sim/core/pool.h"
 #include "sim/core/record.h"
 #include "sim/core/share.h"
+#include "sim/core/sticky.h"
 #include "sim/core/stream.h"
 #include "sim/core/timing.h"
 #include "sim/core/trace.h"
@@ -137,6 +138,7 @@ static void clear_all(void)
     sim_backing_reset();
     sim_transfer_reset();
     sim_unlock();
+    sim_sticky_reset();
     sim_calls_reset();
     sim_history_reset();
     sim_cost_reset();

@@ -74,6 +74,13 @@ void sim_event_complete(uint64_t handle, uint64_t number, uint64_t virtual_ns)
     atomic_store_explicit(&e->done, number, memory_order_release);
 }
 
+CUresult sim_event_captured(const struct sim_event *event)
+{
+    sim_violate(SIM_RULE_CAPTURED_EVENT, event->device, 0, 0, "event %#llx, of capture %llu",
+                (unsigned long long)event->handle, (unsigned long long)event->capture_id);
+    return CUDA_ERROR_CAPTURED_EVENT;
+}
+
 static void drop(uint64_t handle, void *object, void *user)
 {
     (void)user;

@@ -36,6 +36,10 @@ static inline bool sim_event_is_done(const struct sim_event *event)
     return atomic_load_explicit(&event->done, memory_order_acquire) >= recorded;
 }
 
+/* Says that an event was last recorded in a capture, and so marks a place in a graph and nothing that runs.
+ * Returns: CUDA_ERROR_CAPTURED_EVENT, and a broken rule. Thread: any. */
+CUresult sim_event_captured(const struct sim_event *event);
+
 void sim_events_reset(void);
 
 #endif

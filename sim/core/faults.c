@@ -2,9 +2,12 @@
 /* faults: see faults.h.
  *
  * A rule is a set of calls, perhaps of certain sizes or about one device, how many of them are still let
- * through, how many then fail, and what they answer. Protected
- * by: a lock of its own, the innermost of the simulator, taken only while a rule is armed. */
+ * through, how many then meet it, and what happens to those: an answer, a fault of their work, or another
+ * tenant. Protected by: a lock of its own, the innermost of the simulator, taken only while a rule is armed. */
 #include "sim/core/faults.h"
+#include "base/align.h"
+#include "sim/core/errors.h"
+#include "sim/core/sticky.h"
 #include <ctype.h>
 #include <errno.h>
 #include <pthread.h>
@@ -22,12 +25,16 @@ struct rule {
     bool one_device;
     int device;     /* about this device, if one_device */
     CUresult error; /* CUDA_SUCCESS: what suits the call */
+    CUresult fault; /* the call goes through, and its work faults with this; CUDA_SUCCESS: it fails */
+    int64_t tenant; /* the call goes through, and before it another tenant takes (+) or gives (-) that much */
 };
 
 _Atomic int sim_faults_armed;
 static struct rule rules[RULES]; /* protected by lock, as all below */
 static int rule_count;
 static uint64_t hits;
+__thread CUresult sim_fault_of_work;
+static __thread int fault_device; /* on which it is */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The calls in which a driver may find that there is no memory left, of whatever kind. */
@@ -70,9 +77,35 @@ static bool is_meant(const struct rule *rule, enum sim_call call, int device, ui
     return rule->most == 0 || (size != SIM_NO_SIZE && size >= rule->least && size <= rule->most);
 }
 
+/* Another tenant takes what it may have, or gives back. */
+static void let_tenant(int device, int64_t bytes)
+{
+    if (bytes > 0) {
+        uint64_t left = sim_device_left(device);
+        bytes = left < (uint64_t)bytes ? (int64_t)left : bytes;
+    }
+    sim_tenant(device, bytes);
+}
+
+/* What a rule does to the call that meets it. Requires: the lock is held. */
+static void meet(const struct rule *rule, enum sim_call call, CUresult *result, CUresult *fault,
+                 int64_t *tenant)
+{
+    if (rule->tenant) {
+        *tenant += rule->tenant;
+        return;
+    }
+    hits += !*result && !*fault;
+    if (rule->fault)
+        *fault = *fault ? *fault : rule->fault;
+    else
+        *result = *result ? *result : error_of(rule, call);
+}
+
 CUresult sim_fault_due(enum sim_call call, int device, uint64_t size)
 {
-    CUresult result = CUDA_SUCCESS;
+    CUresult result = CUDA_SUCCESS, fault = CUDA_SUCCESS;
+    int64_t tenant = 0;
     pthread_mutex_lock(&lock);
     for (int i = 0; i < rule_count; i++) {
         struct rule *rule = &rules[i];
@@ -80,13 +113,32 @@ CUresult sim_fault_due(enum sim_call call, int device, uint64_t size)
             continue;
         if (rule->times == FOREVER || --rule->times > 0)
             rule->left = 1;
-        if (!result) {
-            result = error_of(rule, call);
-            hits++;
-        }
+        meet(rule, call, &result, &fault, &tenant);
     }
     pthread_mutex_unlock(&lock);
+    if (tenant)
+        let_tenant(sm_max(device, 0), tenant);
+    if (result && sim_is_sticky(result))
+        sim_sticky_set(device, result);
+    else if (!result && fault) {
+        sim_fault_of_work = fault;
+        fault_device = device;
+    }
     return result;
+}
+
+void sim_fault_settle_now(void)
+{
+    sim_sticky_set(fault_device, sim_fault_of_work);
+    sim_fault_of_work = CUDA_SUCCESS;
+}
+
+void sim_fault_give(struct sim_op *op)
+{
+    if (op->kind != SIM_OP_KERNEL && op->kind != SIM_OP_TRANSFER && op->kind != SIM_OP_HOST)
+        return;
+    op->fault = op->fault ? op->fault : sim_fault_of_work;
+    sim_fault_of_work = CUDA_SUCCESS;
 }
 
 /* Adds a rule. Returns false when there is no room. */
@@ -150,6 +202,7 @@ void sim_fail_clear(void)
     pthread_mutex_lock(&lock);
     rule_count = 0;
     hits = 0;
+    sim_fault_of_work = CUDA_SUCCESS;
     atomic_store(&sim_faults_armed, 0);
     pthread_mutex_unlock(&lock);
 }
@@ -205,8 +258,50 @@ static const char *read_size_condition(const char **at, struct rule *rule)
     return rule->most < rule->least || rule->most == 0 ? "no size is like that" : NULL;
 }
 
+static const char *read_error(const char **at, CUresult *error)
+{
+    size_t length = strcspn(*at, ":,");
+    const struct sim_error *known = sim_error_named(*at, length);
+    if (!known || !known->error)
+        return "want the name of an error there, such as CUDA_ERROR_OUT_OF_MEMORY";
+    *error = known->error;
+    *at += length;
+    return NULL;
+}
+
+static const char *read_fault(const char **at, struct rule *rule)
+{
+    const char *wrong = read_error(at, &rule->fault);
+    return wrong || sim_is_sticky(rule->fault)
+               ? wrong
+               : "want an error that stays after fault=, such as CUDA_ERROR_ILLEGAL_ADDRESS";
+}
+
+static const char *read_tenant(const char **at, struct rule *rule)
+{
+    uint64_t bytes;
+    bool gives = **at == '-';
+    *at += gives;
+    if (!read_size(at, &bytes) || bytes == 0)
+        return "want a number of bytes after tenant=, perhaps with - before it and with K, M or G";
+    rule->tenant = gives ? -(int64_t)bytes : (int64_t)bytes;
+    return NULL;
+}
+
+/* What happens to a call that meets the rule, in place of an error that suits it. */
+static const char *read_effect(const char **at, struct rule *rule)
+{
+    bool is_error = !strncmp(*at, "error=", 6), is_fault = !strncmp(*at, "fault=", 6);
+    if (rule->error || rule->fault || rule->tenant)
+        return "want one of error=, fault= and tenant=";
+    *at += is_error || is_fault ? 6 : 7;
+    return is_error ? read_error(at, &rule->error) : is_fault ? read_fault(at, rule) : read_tenant(at, rule);
+}
+
 static const char *read_condition(const char **at, const char *name, struct rule *rule)
 {
+    if (!strncmp(*at, "error=", 6) || !strncmp(*at, "fault=", 6) || !strncmp(*at, "tenant=", 7))
+        return read_effect(at, rule);
     if (!strncmp(*at, "size", 4)) {
         *at += 4;
         return IN(sized, name) ? read_size_condition(at, rule) : "this call has no size";
@@ -222,7 +317,7 @@ static const char *read_condition(const char **at, const char *name, struct rule
         *at = end;
         return NULL;
     }
-    return "want size or device= after the count";
+    return "want size, device=, error=, fault= or tenant= after the count";
 }
 
 /* Reads the count: N, N+ or N..M. */
@@ -253,7 +348,8 @@ static const char *parse_rule(const char *text, size_t length, struct rule *rule
 {
     size_t name_length = strcspn(text, ":,");
     if (name_length >= length)
-        return "want CALL:N, CALL:N+ or CALL:N..M, perhaps with :size>=BYTES and :device=D";
+        return "want CALL:N, CALL:N+ or CALL:N..M, perhaps with :size>=BYTES, :device=D, :error=NAME, "
+               ":fault=NAME or :tenant=BYTES";
     int id = sim_call_find(text, name_length);
     if (id < 0)
         return "no such call; want a documented driver name without version, such as cuMemCreate";

@@ -84,6 +84,7 @@ CUresult sim_graph_add(struct sim_graph *graph, const struct sim_op *op)
     if (!kept)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *kept = *op;
+    kept->is_node = true;
     STAILQ_INSERT_TAIL(&graph->ops, kept, link);
     graph->count++;
     return CUDA_SUCCESS;

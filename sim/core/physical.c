@@ -92,6 +92,16 @@ uint64_t sim_shared_bytes_peak(int device)
     return figures.devices[device].peak_bytes;
 }
 
+uint64_t sim_device_left(int device)
+{
+    if (device < 0 || device >= device_count)
+        return 0;
+    sim_lock();
+    uint64_t left = sim_physical_left(device);
+    sim_unlock();
+    return left;
+}
+
 bool sim_tenant(int device, int64_t bytes)
 {
     bool done = false;

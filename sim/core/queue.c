@@ -4,10 +4,12 @@
 #include "base/align.h"
 #include "sim/core/config.h"
 #include "sim/core/event.h"
+#include "sim/core/faults.h"
 #include "sim/core/lock.h"
 #include "sim/core/memory.h"
 #include "sim/core/model.h"
 #include "sim/core/pool.h"
+#include "sim/core/sticky.h"
 #include "sim/core/timing.h"
 #include "sim/core/trace.h"
 #include <stdlib.h>
@@ -114,12 +116,34 @@ static void free_op(struct sim_op *op)
     free(op);
 }
 
-/* Has the effect of an operation. Drops and retakes the lock for a host function. */
-static void perform(struct sim_lane *lane, const struct sim_op *op)
+/* What a kernel that completes late does to its memory. In virtual time all is late, and memory would become
+ * resident for nothing. Returns: false when the memory has gone meanwhile. */
+static bool late_kernel(const struct sim_lane *lane, const struct sim_op *op)
 {
+    return op->touch_count == 0 || sim_config.streams > SIM_STREAMS_RANDOM ||
+           sim_transfer_kernel_writes(op->touches[0].base, op->touches[0].size, lane->device);
+}
+
+/* Does the device still do such work? A broken one does none, and calls nobody. */
+static bool is_dead_work(const struct sim_lane *lane, const struct sim_op *op)
+{
+    bool is_work = op->kind == SIM_OP_KERNEL || op->kind == SIM_OP_TRANSFER || op->kind == SIM_OP_HOST;
+    return is_work && sim_sticky(lane->device);
+}
+
+/* Has the effect of an operation. Drops and retakes the lock for a host function. */
+static void perform(struct sim_lane *lane, const struct sim_op *op, bool is_late)
+{
+    if (is_dead_work(lane, op))
+        return;
+    if (op->fault) {
+        sim_sticky_set(lane->device, op->fault);
+        return;
+    }
     switch (op->kind) {
     case SIM_OP_TRANSFER:
-        sim_transfer_run(&op->transfer, lane->device);
+        if (!sim_transfer_run(&op->transfer, lane->device))
+            sim_sticky_set(lane->device, CUDA_ERROR_ILLEGAL_ADDRESS);
         break;
     case SIM_OP_RECORD:
         sim_event_complete(op->record.event, op->record.number, op->due);
@@ -135,28 +159,21 @@ static void perform(struct sim_lane *lane, const struct sim_op *op)
         sim_pool_reached(op->free.base, op->free.number);
         break;
     case SIM_OP_KERNEL:
+        if (is_late && !late_kernel(lane, op))
+            sim_sticky_set(lane->device, CUDA_ERROR_ILLEGAL_ADDRESS);
+        break;
     case SIM_OP_WAIT:
         break;
     }
-}
-
-/* What a kernel that completes late does to its memory. In virtual time all is late, and memory would become
- * resident for nothing. */
-static void late_kernel(const struct sim_lane *lane, const struct sim_op *op)
-{
-    if (sim_config.streams <= SIM_STREAMS_RANDOM)
-        sim_transfer_kernel_writes(op->touches[0].base, op->touches[0].size, lane->device);
 }
 
 /* Requires: the lane has an operation and is not busy. */
 static void complete_head(struct sim_lane *lane)
 {
     struct sim_op *op = STAILQ_FIRST(&lane->ops);
-    if (op->kind == SIM_OP_KERNEL && op->touch_count > 0)
-        late_kernel(lane, op);
     if (sim_timing_on()) /* no step when it completes by itself: its time has come then */
         sim_timing_reach(op->due);
-    perform(lane, op);
+    perform(lane, op, true);
     STAILQ_REMOVE_HEAD(&lane->ops, link);
     lane->done = op->sequence;
     atomic_fetch_sub_explicit(&pending_total, 1, memory_order_relaxed);
@@ -264,20 +281,34 @@ static bool is_race(const struct sim_lane *lane, const struct sim_touch *touch)
     return false;
 }
 
-static CUresult check_touches(const struct sim_lane *lane, const struct sim_op *op)
+/* May the device use a range? Returns: false, and a broken rule, when it may not. */
+static bool may_touch(const struct sim_lane *lane, const struct sim_op *op, const struct sim_touch *touch)
 {
+    enum sim_rule rule;
+    if (sim_memory_check(touch->base, touch->size, lane->device, touch->write, &rule)) {
+        sim_violate(rule, lane->device, touch->base, touch->size, "by a %s", touch->write ? "write" : "read");
+        return false;
+    }
+    if (op->kind == SIM_OP_KERNEL && !sim_memory_open_to(touch->base, touch->size, lane->device)) {
+        sim_violate(SIM_RULE_TOUCH_NO_ACCESS, lane->device, touch->base, touch->size,
+                    "by a kernel, without peer access");
+        return false;
+    }
+    return true;
+}
+
+/* The driver looks up the addresses of a copy or fill, and refuses it; what a kernel or a graph uses it does
+ * not know, and the device finds out. */
+static CUresult check_touches(const struct sim_lane *lane, struct sim_op *op)
+{
+    bool is_seen = op->kind == SIM_OP_TRANSFER && !op->is_node && !sim_config.copies_fault;
     for (int i = 0; i < op->touch_count; i++) {
         const struct sim_touch *touch = &op->touches[i];
-        enum sim_rule rule;
-        if (sim_memory_check(touch->base, touch->size, lane->device, touch->write, &rule)) {
-            sim_violate(rule, lane->device, touch->base, touch->size, "by a %s",
-                        touch->write ? "write" : "read");
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        if (op->kind == SIM_OP_KERNEL && !sim_memory_open_to(touch->base, touch->size, lane->device)) {
-            sim_violate(SIM_RULE_TOUCH_NO_ACCESS, lane->device, touch->base, touch->size,
-                        "by a kernel, without peer access");
-            return CUDA_ERROR_INVALID_VALUE;
+        if (!may_touch(lane, op, touch)) {
+            if (is_seen)
+                return CUDA_ERROR_INVALID_VALUE;
+            op->fault = op->fault ? op->fault : CUDA_ERROR_ILLEGAL_ADDRESS;
+            return CUDA_SUCCESS;
         }
         if (is_race(lane, touch))
             sim_violate(SIM_RULE_RACE, lane->device, touch->base, touch->size,
@@ -383,18 +414,21 @@ static void wait_for_room(struct sim_lane *lane)
 
 CUresult sim_queue_put(struct sim_lane *lane, const struct sim_op *op)
 {
-    CUresult result = pending_total ? order_with_default(lane) : CUDA_SUCCESS;
+    struct sim_op kept = *op;
+    CUresult result = sim_sticky(lane->device);
+    if (!result && pending_total)
+        result = order_with_default(lane);
     if (!result)
-        result = check_touches(lane, op);
+        result = check_touches(lane, &kept);
     if (result)
         return result;
+    sim_fault_into(&kept);
     bool at_once = sim_config.streams == SIM_STREAMS_IMMEDIATE && !lane->is_held && !lane->is_active;
     if (at_once && op->kind != SIM_OP_HOST && wait_is_over(op)) {
-        perform(lane, op);
+        perform(lane, &kept, false);
         lane->done = ++lane->last;
         return CUDA_SUCCESS;
     }
-    struct sim_op kept = *op;
     if (!stage(&kept))
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = append(lane, &kept);

@@ -39,6 +39,8 @@ struct sim_op {
     uint64_t due;      /* from which on it may complete: a count of calls, or its end in virtual time */
     uint64_t ns;       /* KERNEL: how long it takes */
     const char *name;  /* for the trace, or NULL; never freed */
+    CUresult fault;    /* instead of its effect: the device breaks with this error */
+    bool is_node;      /* of a graph: the driver does not look at its addresses again when it is launched */
     int touch_count;
     struct sim_touch touches[2];
     union {
@@ -102,8 +104,9 @@ struct sim_lane *sim_lane_new(int device, bool is_blocking, bool is_legacy);
 void sim_lane_drop(struct sim_lane *lane);
 
 /* Puts an operation on a lane, and completes what may. A copy of *op is kept. The ranges it touches are
- * checked. Returns: CUDA_ERROR_INVALID_VALUE when they are not there; CUDA_ERROR_OUT_OF_MEMORY. May drop and
- * retake the lock while a host function runs. */
+ * checked. Returns: CUDA_ERROR_INVALID_VALUE when a copy or fill finds them not there (other work is taken,
+ * and faults when it runs); the error that stays with the lane's device; CUDA_ERROR_OUT_OF_MEMORY. May drop
+ * and retake the lock while a host function runs. */
 CUresult sim_queue_put(struct sim_lane *lane, const struct sim_op *op);
 
 /* One of the calls that time is counted in has been made. May drop and retake the lock. */

@@ -48,6 +48,9 @@
       "cuThreadExchangeStreamCaptureMode, guide")                                                            \
     X(CAPTURE_ORDER, "capture-order", "captured and other work wait for each other only in allowed ways",    \
       "cuStreamWaitEvent, cuStreamEndCapture, guide")                                                        \
+    X(CAPTURED_EVENT, "captured-event",                                                                      \
+      "an event that was last recorded in a capture is used in that capture alone",                          \
+      "CUDA_ERROR_CAPTURED_EVENT, cuThreadExchangeStreamCaptureMode")                                        \
     X(STUCK, "waits-for-ever", "the host does not wait for work that cannot complete", "-")
 
 enum sim_rule {

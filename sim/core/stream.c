@@ -9,6 +9,7 @@
 #include "sim/core/memory.h"
 #include "sim/core/model.h"
 #include "sim/core/rules.h"
+#include "sim/core/sticky.h"
 #include "sim/core/table.h"
 #include "sim/core/timing.h"
 #include "sim/core/trace.h"
@@ -179,8 +180,10 @@ CUresult sim_stream_transfer(struct sim_stream *stream, struct sim_transfer *tra
     }
     CUresult result = sim_stream_submit(stream, &op);
     bool to_pageable = !transfer->dst_device && !sim_memory_is_pinned(transfer->dst);
-    if (!result && (sync || to_pageable || waits_for_source(transfer)) && !lane->capture)
+    if (!result && (sync || to_pageable || waits_for_source(transfer)) && !lane->capture) {
         result = sim_queue_wait(lane, lane->last);
+        result = result ? result : sim_sticky(lane->device);
+    }
     return result;
 }
 

@@ -217,25 +217,28 @@ static void stamp(uint64_t base, uint64_t size)
     }
 }
 
-void sim_transfer_kernel_writes(uint64_t base, uint64_t size, int device)
+bool sim_transfer_kernel_writes(uint64_t base, uint64_t size, int device)
 {
     enum { STAMP = 64, STAMPS = 7 };
-    if (check_side(base, size, device, true) || !sim_backing_on())
-        return;
+    if (check_side(base, size, device, true))
+        return false;
+    if (!sim_backing_on())
+        return true;
     forget_write(base, size);
     if (size <= LARGE) {
         stamp(base, size);
-        return;
+        return true;
     }
     for (uint64_t i = 0; i < STAMPS; i++)
         stamp(base + size / STAMPS * i / PAGE * PAGE, STAMP);
     stamp(base + size - STAMP, STAMP);
+    return true;
 }
 
-void sim_transfer_run(const struct sim_transfer *t, int device)
+bool sim_transfer_run(const struct sim_transfer *t, int device)
 {
     if (sim_transfer_check(t, device))
-        return;
+        return false;
     uint64_t src = t->staged ? (uint64_t)(uintptr_t)t->staged : t->src;
     bool known = !t->src_device || is_known(src, sim_transfer_span(t->width, t->height, t->src_pitch));
     for (uint64_t row = 0; row < t->height; row++) {
@@ -248,4 +251,5 @@ void sim_transfer_run(const struct sim_transfer *t, int device)
         note_write(t->dst, sim_transfer_span(t->width, t->height, t->dst_pitch));
     else if (t->dst_device)
         forget_write(t->dst, sim_transfer_span(t->width, t->height, t->dst_pitch));
+    return true;
 }

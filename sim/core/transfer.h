@@ -36,14 +36,14 @@ void sim_transfer_classify(struct sim_transfer *transfer);
  * CUDA_ERROR_INVALID_VALUE with a broken rule recorded. */
 CUresult sim_transfer_check(const struct sim_transfer *transfer, int device);
 
-/* Does it. A range that has gone meanwhile is a broken rule, and is left alone. */
-void sim_transfer_run(const struct sim_transfer *transfer, int device);
+/* Does it. Returns: false when a range has gone meanwhile, which is a broken rule; all is left alone then. */
+bool sim_transfer_run(const struct sim_transfer *transfer, int device);
 
 /* The effect of a kernel that is known to write a range, when it completes late: its bytes become
  * SIM_KERNEL_BYTE, all of a small range, else the first 64 bytes of a few of its pages and its last 64. A
- * range that has gone meanwhile is a broken rule. */
+ * range that has gone meanwhile is a broken rule. Returns: false for such a range. */
 #define SIM_KERNEL_BYTE 0x3c /* as a float of any width a small number, neither 0 nor infinite */
-void sim_transfer_kernel_writes(uint64_t base, uint64_t size, int device);
+bool sim_transfer_kernel_writes(uint64_t base, uint64_t size, int device);
 
 /* The bytes a side spans, from its first to its last. */
 uint64_t sim_transfer_span(uint64_t width, uint64_t height, uint64_t pitch);

@@ -5,6 +5,7 @@
 #include "sim/core/config.h"
 #include "sim/core/lock.h"
 #include "sim/core/pool.h"
+#include "sim/core/sticky.h"
 #include "sim/core/stream.h"
 #include <cudaProfiler.h>
 
@@ -200,7 +201,7 @@ static CUresult synchronize(int device)
         result = sim_queue_wait_all(device);
     sim_pools_synchronised();
     sim_unlock();
-    return result;
+    return result ? result : sim_sticky(device);
 }
 
 SIM_API CUresult cuCtxSynchronize(void)

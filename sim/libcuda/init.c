@@ -4,6 +4,7 @@
 #include "sim/core/calls.h"
 #include "sim/core/config.h"
 #include "sim/core/device.h"
+#include "sim/core/errors.h"
 #include "sim/libcuda/lookup.h"
 #include <stdlib.h>
 #include <string.h>
@@ -153,70 +154,20 @@ SIM_API CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t *width, CUarray_forma
 
 /* ---- errors ---- */
 
-static const struct {
-    CUresult error;
-    const char *name, *text;
-} errors[] = {
-#define E(error, text)                                                                                       \
-    {                                                                                                        \
-        CUDA_##error, "CUDA_" #error, text                                                                   \
-    }
-    E(SUCCESS, "no error"),
-    E(ERROR_INVALID_VALUE, "invalid argument"),
-    E(ERROR_OUT_OF_MEMORY, "out of memory"),
-    E(ERROR_NOT_INITIALIZED, "initialization error"),
-    E(ERROR_DEINITIALIZED, "driver shutting down"),
-    E(ERROR_NO_DEVICE, "no CUDA-capable device is detected"),
-    E(ERROR_INVALID_DEVICE, "invalid device ordinal"),
-    E(ERROR_INVALID_IMAGE, "device kernel image is invalid"),
-    E(ERROR_INVALID_CONTEXT, "invalid device context"),
-    E(ERROR_FILE_NOT_FOUND, "file not found"),
-    E(ERROR_INVALID_HANDLE, "invalid resource handle"),
-    E(ERROR_ILLEGAL_STATE, "the operation cannot be performed in the present state"),
-    E(ERROR_NOT_FOUND, "named symbol not found"),
-    E(ERROR_NOT_READY, "device not ready"),
-    E(ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered"),
-    E(ERROR_LAUNCH_TIMEOUT, "the launch timed out and was terminated"),
-    E(ERROR_PEER_ACCESS_ALREADY_ENABLED, "peer access is already enabled"),
-    E(ERROR_PEER_ACCESS_NOT_ENABLED, "peer access has not been enabled"),
-    E(ERROR_PEER_ACCESS_UNSUPPORTED, "peer access is not supported between these two devices"),
-    E(ERROR_HOST_MEMORY_ALREADY_REGISTERED, "part or all of the requested memory range is already mapped"),
-    E(ERROR_HOST_MEMORY_NOT_REGISTERED, "pointer does not correspond to a registered memory region"),
-    E(ERROR_NOT_PERMITTED, "operation not permitted"),
-    E(ERROR_NOT_SUPPORTED, "operation not supported"),
-    E(ERROR_STREAM_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing"),
-    E(ERROR_STREAM_CAPTURE_INVALIDATED, "operation failed due to a previous error during capture"),
-    E(ERROR_STREAM_CAPTURE_MERGE, "operation would result in a merge of separate capture sequences"),
-    E(ERROR_STREAM_CAPTURE_UNMATCHED, "capture was not ended in the same stream as it began"),
-    E(ERROR_STREAM_CAPTURE_UNJOINED, "capturing stream has unjoined work"),
-    E(ERROR_STREAM_CAPTURE_ISOLATION, "dependency created on uncaptured work in another stream"),
-    E(ERROR_STREAM_CAPTURE_IMPLICIT,
-      "operation would make the legacy stream depend on a capturing blocking stream"),
-    E(ERROR_CAPTURED_EVENT, "operation not permitted on an event last recorded in a capturing stream"),
-    E(ERROR_STREAM_CAPTURE_WRONG_THREAD,
-      "attempt to terminate a thread-local capture sequence from another thread"),
-    E(ERROR_UNKNOWN, "unknown error"),
-#undef E
-};
-
 SIM_API CUresult cuGetErrorName(CUresult error, const char **name)
 {
     SIM_NEED(name);
-    *name = NULL;
-    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
-        if (errors[i].error == error)
-            *name = errors[i].name;
-    return *name ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    const struct sim_error *known = sim_error_find(error);
+    *name = known ? known->name : NULL;
+    return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 SIM_API CUresult cuGetErrorString(CUresult error, const char **text)
 {
     SIM_NEED(text);
-    *text = NULL;
-    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
-        if (errors[i].error == error)
-            *text = errors[i].text;
-    return *text ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    const struct sim_error *known = sim_error_find(error);
+    *text = known ? known->text : NULL;
+    return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- entry points ---- */

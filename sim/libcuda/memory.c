@@ -12,6 +12,7 @@
 #include "sim/core/physical.h"
 #include "sim/core/pool.h"
 #include "sim/core/share.h"
+#include "sim/core/sticky.h"
 
 SIM_API CUresult cuMemGetInfo_v2(size_t *left, size_t *total)
 {
@@ -84,8 +85,11 @@ SIM_API CUresult cuMemFree_v2(CUdeviceptr ptr)
         sim_violate(SIM_RULE_UNKNOWN_POINTER, range ? range->device : -1, ptr, 0, NULL);
         result = CUDA_ERROR_INVALID_VALUE;
     }
-    if (!result)
-        result = sim_queue_wait_all(range->device);
+    if (!result) {
+        int device = range->device;
+        result = sim_queue_wait_all(device);
+        result = result ? result : sim_sticky(device); /* of work that the wait has brought to an end */
+    }
     if (!result && (range = sim_address_at(ptr))) { /* the wait may have dropped the lock */
         sim_cost_add(range->device, SIM_CALL_cuMemFree, 1, range->size);
         sim_pool_free_now(ptr);

@@ -7,6 +7,7 @@
 #include "sim/core/config.h"
 #include "sim/core/lock.h"
 #include "sim/core/pool.h"
+#include "sim/core/sticky.h"
 #include "sim/core/timing.h"
 
 /* Why sim_stream_get gave nothing. */
@@ -114,7 +115,7 @@ SIM_API CUresult cuStreamSynchronize(CUstream handle)
         result = sim_queue_wait(stream->lane, stream->lane->last);
     sim_pools_synchronised();
     sim_unlock();
-    return result;
+    return result ? result : sim_sticky(stream->lane->device);
 }
 
 SIM_API CUresult cuStreamQuery(CUstream handle)
@@ -124,6 +125,8 @@ SIM_API CUresult cuStreamQuery(CUstream handle)
     sim_lock();
     CUresult result = sim_capture_forbid_lane(stream->lane);
     sim_queue_tick();
+    if (!result)
+        result = sim_sticky(stream->lane->device);
     if (!result && sim_queue_pending(stream->lane))
         result = CUDA_ERROR_NOT_READY;
     sim_unlock();
@@ -232,14 +235,17 @@ SIM_API CUresult cuEventQuery(CUevent handle)
 {
     SIM_ENTER(cuEventQuery);
     GET_EVENT(event, handle);
-    if (sim_capture_any() || (sim_config.streams != SIM_STREAMS_IMMEDIATE && sim_queue_total())) {
+    CUresult result = CUDA_SUCCESS;
+    if (event->capture_id || sim_capture_any() ||
+        (sim_config.streams != SIM_STREAMS_IMMEDIATE && sim_queue_total())) {
         sim_lock();
-        CUresult result = sim_capture_forbid_event(event);
+        result = sim_capture_forbid_event(event);
         sim_queue_tick();
         sim_unlock();
-        if (result)
-            return result;
     }
+    result = result ? result : sim_sticky(event->device);
+    if (result)
+        return result;
     if (sim_event_is_done(event))
         return CUDA_SUCCESS;
     if (sim_timing_on())
@@ -251,15 +257,15 @@ SIM_API CUresult cuEventSynchronize(CUevent handle)
 {
     SIM_ENTER(cuEventSynchronize);
     GET_EVENT(event, handle);
-    if (!sim_capture_any() && sim_event_is_done(event) && !sim_pools_cache())
-        return CUDA_SUCCESS;
+    if (!sim_capture_any() && !event->capture_id && sim_event_is_done(event) && !sim_pools_cache())
+        return sim_sticky(event->device);
     sim_lock();
     CUresult result = sim_capture_forbid_event(event);
     if (!result && !sim_event_is_done(event))
         result = sim_queue_wait_lane(event->point.lane, event->point.sequence);
     sim_pools_synchronised();
     sim_unlock();
-    return result;
+    return result ? result : sim_sticky(event->device);
 }
 
 SIM_API CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start_handle, CUevent end_handle)
@@ -268,6 +274,8 @@ SIM_API CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start_handle
     SIM_NEED(milliseconds);
     GET_EVENT(start, start_handle);
     GET_EVENT(end, end_handle);
+    if (start->capture_id || end->capture_id)
+        return sim_event_captured(start->capture_id ? start : end);
     if (!start->recorded || !end->recorded || (start->flags | end->flags) & CU_EVENT_DISABLE_TIMING)
         return CUDA_ERROR_INVALID_HANDLE;
     if (!sim_event_is_done(start) || !sim_event_is_done(end))

@@ -2,6 +2,7 @@
 /* error: names and texts of the runtime's errors, and the last one of each thread. No lock: all is the
  * thread's. */
 #include "sim/libcudart/runtime.h"
+#include "sim/sim.h"
 
 #include <stddef.h>
 
@@ -46,6 +47,15 @@ static const struct {
     TEXT(cudaErrorContextIsDestroyed, "context is destroyed"),
     TEXT(cudaErrorHostMemoryAlreadyRegistered, "part or all of the requested memory range is already mapped"),
     TEXT(cudaErrorHostMemoryNotRegistered, "pointer does not correspond to a registered memory region"),
+    TEXT(cudaErrorAssert, "device-side assert triggered"),
+    TEXT(cudaErrorHardwareStackError, "hardware stack error"),
+    TEXT(cudaErrorIllegalInstruction, "an illegal instruction was encountered"),
+    TEXT(cudaErrorMisalignedAddress, "misaligned address"),
+    TEXT(cudaErrorInvalidAddressSpace, "operation not supported on global/shared address space"),
+    TEXT(cudaErrorInvalidPc, "invalid program counter"),
+    TEXT(cudaErrorECCUncorrectable, "uncorrectable ECC error encountered"),
+    TEXT(cudaErrorContained, "invalid access of peer GPU memory over nvlink or a hardware error"),
+    TEXT(cudaErrorExternalDevice, "an async error has occurred in external entity outside of CUDA"),
     TEXT(cudaErrorLaunchFailure, "unspecified launch failure"),
     TEXT(cudaErrorNotPermitted, "operation not permitted"),
     TEXT(cudaErrorNotSupported, "operation not supported"),
@@ -71,17 +81,23 @@ cudaError_t rt_fail(cudaError_t error)
     return error;
 }
 
+cudaError_t rt_stays(void)
+{
+    return rt_thread.bound ? (cudaError_t)sim_device_error(rt_thread.device) : cudaSuccess;
+}
+
+/* Forgets the thread's last error; one that stays with the device comes back. */
 RT_API cudaError_t cudaGetLastError(void)
 {
     cudaError_t error = rt_thread.last;
 
     rt_thread.last = cudaSuccess;
-    return error;
+    return error ? error : rt_stays();
 }
 
 RT_API cudaError_t cudaPeekAtLastError(void)
 {
-    return rt_thread.last;
+    return rt_thread.last ? rt_thread.last : rt_stays();
 }
 
 RT_API const char *cudaGetErrorName(cudaError_t error)

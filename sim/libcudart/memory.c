@@ -24,7 +24,7 @@ RT_API cudaError_t cudaMalloc(void **pointer, size_t size)
 
     if (size == 0) {
         *pointer = NULL;
-        return rt_enter() ? rt_thread.last : cudaSuccess;
+        return RT_NOTHING();
     }
     error = RT_RUN(cuMemAlloc(&address, size));
     if (!error)
@@ -35,7 +35,7 @@ RT_API cudaError_t cudaMalloc(void **pointer, size_t size)
 RT_API cudaError_t cudaFree(void *pointer)
 {
     if (!pointer) /* the usual way to start the runtime */
-        return rt_enter() ? rt_thread.last : cudaSuccess;
+        return RT_NOTHING();
     return RT_RUN(cuMemFree(address_of(pointer)));
 }
 
@@ -88,7 +88,7 @@ RT_API cudaError_t cudaHostAlloc(void **pointer, size_t size, unsigned flags)
 RT_API cudaError_t cudaFreeHost(void *pointer)
 {
     if (!pointer)
-        return rt_enter() ? rt_thread.last : cudaSuccess;
+        return RT_NOTHING();
     return RT_RUN(cuMemFreeHost(pointer));
 }
 

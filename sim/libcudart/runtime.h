@@ -47,10 +47,16 @@ static inline cudaError_t rt_note(CUresult result)
     return result == CUDA_SUCCESS ? cudaSuccess : rt_fail((cudaError_t)result);
 }
 
+/* The error that stays with the thread's device since work on it faulted. Thread: any. */
+cudaError_t rt_stays(void);
+
 static inline bool rt_enter(void)
 {
     return !rt_thread.bound && rt_bind();
 }
+
+/* A call for which there is nothing to do but to start. */
+#define RT_NOTHING() (rt_enter() ? rt_thread.last : rt_fail(rt_stays()))
 
 /* One driver call in the thread's context. */
 #define RT_RUN(driver_call) (rt_enter() ? rt_thread.last : rt_note(driver_call))

@@ -64,7 +64,7 @@ static void test_bad_values(void **state)
         {"SEAMALLOC_SIM_FAIL", "cuMemCreate:1:size>8M:size<4M", "no size is like that"},
         {"SEAMALLOC_SIM_FAIL", "cuMemRelease:1:size>=2M", "has no size"},
         {"SEAMALLOC_SIM_FAIL", "cuMemCreate:1:device=16", "device number"},
-        {"SEAMALLOC_SIM_FAIL", "cuMemCreate:1:weather=fair", "size or device="},
+        {"SEAMALLOC_SIM_FAIL", "cuMemCreate:1:weather=fair", "size, device=, error=, fault= or tenant="},
         {"SEAMALLOC_SIM_MAPPINGS", "many", "whole number"},
         {"SEAMALLOC_SIM_ADDRESS_GIB", "99999999", "from 0 to"},
         {"SEAMALLOC_SIM_TENANT_MIB", "81921", "from 0 to 81920"},

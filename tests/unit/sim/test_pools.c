@@ -171,6 +171,32 @@ static void test_destroy(void **state)
 
 /* ---- who may use plain memory ---- */
 
+/* A kernel of the current device is launched on memory that is not open to it; the device is broken then. */
+static void assert_device_faults(CUdeviceptr memory)
+{
+    assert_int_equal(sim_violation_count(), 0);
+    assert_ok(sim_stream_work(NULL, memory, UNIT, 0));
+    assert_broken("touch-no-access");
+    assert_int_equal(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+static void test_no_access_at_first(void **state)
+{
+    (void)state;
+    CUdeviceptr a = take(UNIT, s);
+    use_device(1);
+    assert_device_faults(a);
+}
+
+static void test_no_peers_at_first(void **state)
+{
+    (void)state;
+    CUdeviceptr there;
+    assert_ok(cuMemAlloc(&there, UNIT));
+    use_device(1);
+    assert_device_faults(there);
+}
+
 static void test_access(void **state)
 {
     (void)state;
@@ -181,13 +207,15 @@ static void test_access(void **state)
     use_device(1);
     assert_ok(cuMemPoolGetAccess(&flags, pool, &desc.location));
     assert_int_equal(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
-    assert_int_equal(sim_stream_work(NULL, a, UNIT, 0), CUDA_ERROR_INVALID_VALUE);
-    assert_broken("touch-no-access");
     assert_ok(cuMemPoolSetAccess(pool, &desc, 1));
     assert_ok(sim_stream_work(NULL, a, UNIT, 0));
+    assert_ok(cuCtxSynchronize());
     desc.location.id = 0;
     desc.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
     assert_int_equal(cuMemPoolSetAccess(pool, &desc, 1), CUDA_ERROR_INVALID_VALUE); /* its own device */
+    desc.location.id = 1;
+    assert_ok(cuMemPoolSetAccess(pool, &desc, 1));
+    assert_device_faults(a);
 }
 
 /* Kernels need peer access for another device's plain memory; copies do not. */
@@ -203,15 +231,14 @@ static void test_peers(void **state)
     assert_ok(cuMemAlloc(&here, UNIT));
     assert_ok(cuMemcpyDtoD(here, there, UNIT));
     assert_int_equal(sim_violation_count(), 0);
-    assert_int_equal(sim_stream_work(NULL, there, UNIT, 0), CUDA_ERROR_INVALID_VALUE);
-    assert_broken("touch-no-access");
     assert_int_equal(cuCtxDisablePeerAccess(first), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
     assert_ok(cuCtxEnablePeerAccess(first, 0));
     assert_int_equal(cuCtxEnablePeerAccess(first, 0), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
     assert_int_equal(cuCtxEnablePeerAccess(second, 0), CUDA_ERROR_INVALID_DEVICE);
     assert_ok(sim_stream_work(NULL, there, UNIT, 0));
+    assert_ok(cuCtxSynchronize());
     assert_ok(cuCtxDisablePeerAccess(first));
-    assert_int_equal(sim_stream_work(NULL, there, UNIT, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_device_faults(there);
 }
 
 /* A device without peers says so; one that lies says yes and refuses. */
@@ -247,7 +274,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_threshold), TEST(test_trim),     TEST(test_reuse),        TEST(test_use_after_free),
         TEST(test_order),     TEST(test_access),   TEST(test_others_first), TEST(test_destroy),
-        TEST(test_peers),     TEST(test_no_peers),
+        TEST(test_peers),     TEST(test_no_peers), TEST(test_no_access_at_first), TEST(test_no_peers_at_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

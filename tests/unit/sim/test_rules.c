@@ -75,9 +75,12 @@ static void test_touching(void **state)
     assert_broken("touch-unmapped");
     assert_int_equal(cuMemcpyDtoH(&byte, view + UNIT, 1), CUDA_ERROR_INVALID_VALUE);
     assert_broken("touch-unmapped");
-    assert_int_equal(sim_stream_work(NULL, view + UNIT, UNIT, 0), CUDA_ERROR_INVALID_VALUE);
-    assert_broken("touch-unmapped");
     assert_ok(sim_stream_work(NULL, base, UNIT, 0));
+    size_t count = sim_violation_count();
+    assert_ok(sim_stream_work(NULL, view + UNIT, UNIT, 0)); /* a launch is taken, and the device is told */
+    assert_broken("touch-unmapped");
+    assert_int_equal(sim_violation_count(), count + 1);
+    assert_int_equal(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
 /* A copy between devices needs access to both sides for the device that makes it. */
