@@ -43,13 +43,15 @@ enum sim_feature {
     SIM_FEATURE_FABRIC = 4, /* handles that can be shared between machines: never there, but may be claimed */
     SIM_FEATURE_POOLS = 8,  /* cuMemAllocAsync and cuMemPoolCreate */
     SIM_FEATURE_PEERS = 16, /* access from one device to another's memory */
-    SIM_FEATURE_MANAGED = 32 /* cuMemAllocManaged */
+    SIM_FEATURE_MANAGED = 32, /* cuMemAllocManaged */
+    SIM_FEATURE_RDMA = 64     /* handles that other hardware may write to (gpuDirectRDMACapable) */
 };
 
 struct sim_config {
     int devices;              /* 1 .. SIM_DEVICES_MAX */
     uint64_t device_bytes;    /* memory of each device, a multiple of the granularity */
-    uint64_t granularity;     /* minimum and recommended, a power of two; 2 MiB on current devices */
+    uint64_t granularity;     /* minimum, a power of two; 2 MiB on current devices */
+    uint64_t recommended;     /* recommended granularity, a multiple of it; 0: the same */
     uint64_t address_bytes;   /* budget of reserved addresses of each device; 0: what its arena holds */
     uint64_t mappings_max;    /* mappings with access a device may have; 0: no ceiling */
     const char *cost;         /* preset name, or the path of a cost file; NULL: "h100" */
@@ -58,11 +60,17 @@ struct sim_config {
     uint64_t seed;            /* for SIM_STREAMS_RANDOM */
     bool plain_descend; /* plain allocations lie at falling addresses, as mmap places them; default rising */
     bool backed; /* memory is real host memory; else only the tables are kept, and copies move nothing */
+    /* How drivers differ; SEAMALLOC_SIM_DRIVER lists those that are to be otherwise than the default. */
     bool copies_fault; /* a copy or fill of memory that is not there is taken, and faults on the device as a
                           kernel does; default: it is refused at the call */
     bool partial_mappings; /* a mapping may be a part of a handle, at any offset; default: whole handles at 0
                             */
     bool unmap_several;    /* one unmap may take several whole adjoining mappings; default true */
+    bool access_whole;     /* access is set for all mappings of a reservation in one call, or not at all */
+    bool release_keeps;    /* memory that was released stays taken while the reservation in which it was mapped
+                              last is there */
+    bool hints_refused;    /* a reservation at a wished address fails */
+    bool oversubscribe;    /* allocations go on beyond the device's memory, up to twice as much */
     unsigned lacks;        /* features (enum sim_feature) that the device says not to have, and refuses */
     unsigned lies;         /* features that it says to have, and refuses all the same */
     uint64_t tenant_bytes; /* memory of each device that another tenant has from the start */

@@ -33,6 +33,7 @@ struct sim_range {
     int file;                         /* PLAIN: the file of its bytes (backing.h) */
     unsigned opened;                  /* PLAIN: another process's; how often it is open */
     uint64_t mappings;                /* RESERVATION: live ones in it */
+    struct sim_kept *kept;            /* RESERVATION: released memory that goes back with it */
     uint64_t pool;                    /* PLAIN of a pool: the pool's handle, else 0 */
     enum sim_graph_state graph;       /* PLAIN */
     bool managed;                     /* PLAIN: the host may use it too */
@@ -43,6 +44,12 @@ struct sim_range {
     uint64_t free_sequence;           /* and behind what */
     TAILQ_ENTRY(sim_range) free_link; /* PLAIN of a pool, cached or freeing */
     struct sim_origin origin;
+};
+
+struct sim_kept {
+    struct sim_kept *next;
+    uint64_t offset, size;
+    int device;
 };
 
 /* How many bytes of addresses the arena of one device has. */

@@ -172,18 +172,32 @@ void sim_capture_status(const struct sim_lane *lane, CUstreamCaptureStatus *stat
         *graph = c ? (CUgraph)(uintptr_t)c->graph->handle : NULL;
 }
 
+/* The capture of a stream with which the default stream is ordered. Returns: NULL for none, and for other
+ * lanes. */
+static struct sim_capture *implicit_capture(const struct sim_lane *lane)
+{
+    for (struct sim_capture *c = captures; lane->is_legacy && c; c = c->next)
+        for (uint32_t i = 0; i < c->member_count; i++)
+            if (c->members[i].lane->is_blocking && c->members[i].lane->device == lane->device)
+                return c;
+    return NULL;
+}
+
 CUresult sim_capture_check_use(struct sim_lane *lane)
 {
     if (!sim_capture_any())
         return CUDA_SUCCESS;
     if (lane->capture)
         return lane->capture->is_invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
-    for (struct sim_capture *c = captures; lane->is_legacy && c; c = c->next)
-        for (uint32_t i = 0; i < c->member_count; i++)
-            if (c->members[i].lane->is_blocking && c->members[i].lane->device == lane->device)
-                return invalidate(c, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, SIM_RULE_CAPTURE_ORDER,
-                                  "the default stream was used while a stream ordered with it captures");
-    return CUDA_SUCCESS;
+    struct sim_capture *c = implicit_capture(lane);
+    return c ? invalidate(c, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, SIM_RULE_CAPTURE_ORDER,
+                          "the default stream was used while a stream ordered with it captures")
+             : CUDA_SUCCESS;
+}
+
+bool sim_capture_is_implicit(const struct sim_lane *lane)
+{
+    return implicit_capture(lane);
 }
 
 CUresult sim_capture_add(struct sim_lane *lane, const struct sim_op *op)

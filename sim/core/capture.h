@@ -30,6 +30,9 @@ void sim_capture_status(const struct sim_lane *lane, CUstreamCaptureStatus *stat
  * is ordered with it captures. */
 CUresult sim_capture_check_use(struct sim_lane *lane);
 
+/* Does a stream capture with which the default stream, this one, is ordered? */
+bool sim_capture_is_implicit(const struct sim_lane *lane);
+
 /* Requires: the lane captures. */
 CUresult sim_capture_add(struct sim_lane *lane, const struct sim_op *op);
 CUresult sim_capture_record(struct sim_lane *lane, struct sim_event *event);

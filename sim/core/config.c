@@ -35,6 +35,8 @@ bool sim_config_check(const struct sim_config *c, char *error, size_t error_size
         wrong = "devices: want 1 to 16";
     else if (!sm_is_pow2(c->granularity) || c->granularity < 65536)
         wrong = "granularity: want a power of two from 64 KiB";
+    else if (c->recommended && (!sm_is_pow2(c->recommended) || c->recommended < c->granularity))
+        wrong = "recommended: want a power of two from the granularity";
     else if (c->device_bytes == 0 || c->device_bytes % c->granularity)
         wrong = "device_bytes: want a multiple of the granularity";
     else if (c->device_bytes > sim_arena_bytes(c->devices, c->backed))
@@ -151,7 +153,8 @@ static bool read_features(const char *variable, unsigned allowed, unsigned *out)
         unsigned feature;
     } names[] = {{"vmm", SIM_FEATURE_VMM},       {"export", SIM_FEATURE_EXPORT},
                  {"fabric", SIM_FEATURE_FABRIC}, {"pools", SIM_FEATURE_POOLS},
-                 {"peers", SIM_FEATURE_PEERS},   {"managed", SIM_FEATURE_MANAGED}};
+                 {"peers", SIM_FEATURE_PEERS},   {"managed", SIM_FEATURE_MANAGED},
+                 {"rdma", SIM_FEATURE_RDMA}};
     const char *value = getenv(variable);
     unsigned features = 0;
     for (const char *p = value ? value : ""; *p;) {
@@ -164,13 +167,23 @@ static bool read_features(const char *variable, unsigned allowed, unsigned *out)
             return complain(
                 variable, value,
                 allowed & SIM_FEATURE_FABRIC
-                    ? "want a list of vmm, export, fabric, pools, peers, managed"
-                    : "want a list of vmm, export, pools, peers, managed (fabric is never there)");
+                    ? "want a list of vmm, export, fabric, pools, peers, managed, rdma"
+                    : "want a list of vmm, export, pools, peers, managed, rdma (fabric is never there)");
         features |= names[i].feature;
         p += length + (p[length] == ',');
     }
     *out = features;
     return true;
+}
+
+/* A comma-separated list of ways in which the driver is otherwise. */
+static bool read_driver(struct sim_config *config)
+{
+    const char *value = getenv("SEAMALLOC_SIM_DRIVER");
+    return !value || sim_habits_parse(value, config) ||
+           complain("SEAMALLOC_SIM_DRIVER", value,
+                    "want a list of partial-mappings, unmap-single, access-whole, release-keeps, hints-refused, "
+                    "oversubscribe, copies-fault");
 }
 
 /* Limits of the device, and who else is on it. */
@@ -182,7 +195,7 @@ static bool read_limits(struct sim_config *config, uint64_t mib)
         !read_number("SEAMALLOC_SIM_ADDRESS_GIB", 0, arena_gib, &address_gib) ||
         !read_number("SEAMALLOC_SIM_TENANT_MIB", 0, mib, &tenant_mib) ||
         !read_features("SEAMALLOC_SIM_LACKS", ~(unsigned)SIM_FEATURE_FABRIC, &config->lacks) ||
-        !read_features("SEAMALLOC_SIM_LIES", ~0u, &config->lies))
+        !read_features("SEAMALLOC_SIM_LIES", ~0u, &config->lies) || !read_driver(config))
         return false;
     config->address_bytes = address_gib * SM_GIB;
     config->tenant_bytes = sm_min(tenant_mib * SM_MIB, config->device_bytes);

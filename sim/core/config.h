@@ -28,6 +28,10 @@ bool sim_config_check(const struct sim_config *config, char *error, size_t error
  * that names variable, value and what would be right. */
 bool sim_config_environment(struct sim_config *config);
 
+/* Sets what a list of names says (SEAMALLOC_SIM_DRIVER). Returns: false for a name that is none; *config may
+ * have been changed then. */
+bool sim_habits_parse(const char *text, struct sim_config *config);
+
 /* The value of SEAMALLOC_SIM_REPORT as it was at the start, with %p replaced by the process id; NULL: no
  * report. */
 const char *sim_config_report(void);

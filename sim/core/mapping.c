@@ -9,6 +9,7 @@
 #include "sim/core/backing.h"
 #include "sim/core/config.h"
 #include "sim/core/lock.h"
+#include "sim/core/physical.h"
 #include "sim/core/queue.h"
 #include <stdlib.h>
 
@@ -65,6 +66,8 @@ CUresult sim_memory_reserve(uint64_t *base, uint64_t size, uint64_t align, uint6
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_claims(SIM_FEATURE_VMM))
         return CUDA_ERROR_NOT_SUPPORTED;
+    if (hint && sim_config.hints_refused)
+        return CUDA_ERROR_INVALID_VALUE;
     struct sim_range *range =
         sim_address_place(SIM_RANGE_RESERVATION, device, size, sm_max(align, unit), hint);
     if (!range)
@@ -87,9 +90,33 @@ CUresult sim_memory_free_addresses(uint64_t base, uint64_t size)
                     (unsigned long long)range->mappings);
         return CUDA_ERROR_INVALID_VALUE;
     }
+    sim_memory_drop_kept(range, true);
     sim_address_drop(range);
     sim_history_note("addresses freed", base, size, 0);
     return CUDA_SUCCESS;
+}
+
+bool sim_memory_keep(const struct sim_memory *memory)
+{
+    struct sim_range *range = sim_config.release_keeps ? sim_address_find(memory->home) : NULL;
+    if (!range || range->kind != SIM_RANGE_RESERVATION || range->id != memory->home_id)
+        return false;
+    struct sim_kept *kept = malloc(sizeof *kept);
+    if (!kept)
+        return false;
+    *kept = (struct sim_kept){range->kept, memory->offset, memory->size, memory->device};
+    range->kept = kept;
+    return true;
+}
+
+void sim_memory_drop_kept(struct sim_range *range, bool to_device)
+{
+    for (struct sim_kept *kept; (kept = range->kept);) {
+        range->kept = kept->next;
+        if (to_device)
+            sim_physical_give(kept->device, kept->offset, kept->size);
+        free(kept);
+    }
 }
 
 /* ---- mappings ---- */
@@ -135,6 +162,8 @@ CUresult sim_memory_map(uint64_t base, uint64_t size, uint64_t offset, uint64_t 
         .base = base, .size = size, .offset = offset, .memory = memory, .origin = sim_origin_now()};
     RB_INSERT(mapping_tree, &mappings, m);
     memory->mappings++;
+    memory->home = range->base;
+    memory->home_id = range->id;
     range->mappings++;
     sim_history_note("mapped", base, size, handle);
     devices[memory->device].count++;
@@ -253,13 +282,23 @@ static bool needs_peers(uint64_t base, uint64_t size, const CUmemAccessDesc *des
     return false;
 }
 
-static bool valid_descriptions(const CUmemAccessDesc *desc, size_t count)
+/* Are these all the mappings of their reservation, where a device wants that? */
+static bool is_enough(uint64_t base, uint64_t mapping_count)
+{
+    return !sim_config.access_whole || sim_address_find(base)->mappings == mapping_count;
+}
+
+static CUresult check_descriptions(const CUmemAccessDesc *desc, size_t count)
 {
     uint32_t readers = 0, writers = 0;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        bool is_device = desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+        if (is_device && (desc[i].location.id < 0 || desc[i].location.id >= sim_config.devices))
+            return CUDA_ERROR_INVALID_DEVICE;
         if (!apply(&desc[i], &readers, &writers))
-            return false;
-    return count > 0;
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    return count > 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* Shows one mapping to the host. Returns: false at the ceiling or when the host refuses. */
@@ -291,12 +330,17 @@ CUresult sim_memory_set_access(uint64_t base, uint64_t size, const CUmemAccessDe
     bool is_part;
     uint64_t end = base + size;
     *mapping_count = 0;
-    if (size == 0 || size > UINT64_MAX - base || !valid_descriptions(desc, count))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUresult wrong = check_descriptions(desc, count);
+    if (wrong || size == 0 || size > UINT64_MAX - base)
+        return wrong ? wrong : CUDA_ERROR_INVALID_VALUE;
     if (!whole_mappings(base, size, mapping_count, &is_part)) {
         *mapping_count = 0;
         sim_violate(SIM_RULE_ACCESS_RANGE, -1, base, size, "%s",
                     is_part ? "a part of a mapping" : "not all mapped");
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!is_enough(base, *mapping_count)) {
+        *mapping_count = 0;
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (needs_peers(base, size, desc, count))

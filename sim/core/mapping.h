@@ -4,6 +4,7 @@
 #ifndef SEAMALLOC_SIM_CORE_MAPPING_H
 #define SEAMALLOC_SIM_CORE_MAPPING_H
 
+#include "sim/core/address.h"
 #include "sim/core/history.h"
 #include "sim/core/memory.h"
 #include "sim/core/tree.h"
@@ -25,6 +26,12 @@ struct sim_mapping *sim_mapping_next(const struct sim_mapping *mapping);
 
 /* Returns a handle's memory when nothing holds it any more. */
 void sim_memory_drop_unused(struct sim_memory *memory);
+
+/* Leaves a handle's bytes taken until the reservation in which it was mapped last is freed, where the device
+ * does so. Returns: false when it does not. */
+bool sim_memory_keep(const struct sim_memory *memory);
+/* Ends that for a range: the bytes go back to the device, or the device goes as a whole. */
+void sim_memory_drop_kept(struct sim_range *range, bool to_device);
 
 uint64_t sim_mappings_total(void);
 void sim_mappings_start(int devices);

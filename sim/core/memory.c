@@ -40,6 +40,8 @@ static CUresult check_create(uint64_t size, const CUmemAllocationProp *prop)
     if (wants_export(prop) && (!sim_has(SIM_FEATURE_EXPORT) ||
                                prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
         return CUDA_ERROR_NOT_SUPPORTED;
+    if (prop->allocFlags.gpuDirectRDMACapable && !sim_has(SIM_FEATURE_RDMA))
+        return CUDA_ERROR_NOT_SUPPORTED;
     return CUDA_SUCCESS;
 }
 
@@ -102,7 +104,7 @@ void sim_memory_drop_unused(struct sim_memory *memory)
     sim_table_remove(SIM_KIND_MEMORY, memory->handle);
     if (memory->file != memory->device)
         sim_backing_abandon(memory->file, true);
-    else if (!memory->exported || !sim_share_detain(memory))
+    else if ((!memory->exported || !sim_share_detain(memory)) && !sim_memory_keep(memory))
         sim_physical_give(memory->device, memory->offset, memory->size);
     live_count--;
     free(memory);
@@ -390,6 +392,7 @@ void sim_memory_reset(void)
         next = sim_address_next(range);
         if (range->kind == SIM_RANGE_HOST)
             sim_backing_host_free(range->base, range->size);
+        sim_memory_drop_kept(range, false);
         sim_address_drop(range);
     }
     sim_table_each(SIM_KIND_MEMORY, forget, NULL);

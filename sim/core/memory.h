@@ -21,6 +21,7 @@ struct sim_memory {
     int device;
     int file;      /* where its bytes are (backing.h): its device's, or one of another process */
     bool exported; /* other processes may have it too */
+    uint64_t home, home_id; /* the reservation in which it was mapped last; 0: none */
     CUmemAllocationProp prop;
 };
 

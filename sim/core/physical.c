@@ -3,6 +3,7 @@
 #include "sim/core/physical.h"
 #include "base/align.h"
 #include "sim/core/backing.h"
+#include "sim/core/config.h"
 #include "sim/core/gaps.h"
 #include "sim/core/ledger.h"
 #include "sim/core/lock.h"
@@ -40,8 +41,9 @@ void sim_physical_reset(void)
 bool sim_physical_take(int device, uint64_t size, uint64_t *offset)
 {
     uint64_t mine = devices[device].used + devices[device].tenant;
-    if (mine > total || size > total - mine ||
-        !sim_ledger_take(device, (int64_t)size, total - devices[device].tenant))
+    uint64_t most = sim_config.oversubscribe ? 2 * total : total;
+    if (mine > most || size > most - mine ||
+        !sim_ledger_take(device, (int64_t)size, most - devices[device].tenant))
         return false;
     if (!sim_gaps_take_low(&devices[device].runs, size, 1, offset)) {
         sim_ledger_take(device, -(int64_t)size, total);

@@ -274,7 +274,7 @@ SIM_API CUresult cuMemHostGetFlags(unsigned int *flags, void *ptr)
 struct pointer {
     uint64_t address, base, size, id, pool;
     int device;
-    bool is_host, is_vmm, is_managed;
+    bool is_host, is_vmm, is_managed, is_rdma;
 };
 
 /* Requires: the lock is held. Within a reservation the answer is about one mapping, not the reservation. */
@@ -291,6 +291,8 @@ static bool describe(uint64_t address, struct pointer *p)
                           .pool = range->pool,
                           .device = range->device,
                           .is_managed = range->managed,
+                          .is_rdma = range->kind == SIM_RANGE_PLAIN && !range->managed && !range->pool &&
+                                     sim_has(SIM_FEATURE_RDMA),
                           .is_host = range->kind == SIM_RANGE_HOST || range->kind == SIM_RANGE_REGISTERED};
     if (range->kind != SIM_RANGE_RESERVATION)
         return true;
@@ -299,6 +301,7 @@ static bool describe(uint64_t address, struct pointer *p)
         return false;
     p->id = memory->id;
     p->device = memory->device;
+    p->is_rdma = memory->prop.allocFlags.gpuDirectRDMACapable;
     return true;
 }
 
@@ -360,6 +363,9 @@ static CUresult attribute(void *out, CUpointer_attribute which, const struct poi
     case CU_POINTER_ATTRIBUTE_MAPPED:
         *(unsigned char *)out = 1;
         return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        *(unsigned char *)out = p->is_rdma;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         *(CUmemoryPool *)out = (CUmemoryPool)(uintptr_t)p->pool;
         return CUDA_SUCCESS;
@@ -392,6 +398,7 @@ static void no_attribute(void *out, CUpointer_attribute which)
         break;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_MAPPED:
         *(unsigned char *)out = 0;
         break;

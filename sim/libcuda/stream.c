@@ -142,8 +142,11 @@ SIM_API CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsign
     GET_STREAM(stream, handle);
     sim_lock();
     /* An external wait is a node of a graph, about an event as it is when the graph runs; here such a node is
-     * nothing. */
-    CUresult result = flags & CU_EVENT_WAIT_EXTERNAL ? CUDA_SUCCESS : sim_stream_wait_event(stream, event);
+     * nothing. Outside of a capture there is none (comment of cuStreamWaitEvent in cuda.h). */
+    bool external = flags & CU_EVENT_WAIT_EXTERNAL;
+    CUresult result = !external                 ? sim_stream_wait_event(stream, event)
+                      : stream->lane->capture ? CUDA_SUCCESS
+                                              : CUDA_ERROR_INVALID_VALUE;
     sim_unlock();
     return result;
 }
@@ -219,8 +222,10 @@ SIM_API CUresult cuEventRecordWithFlags(CUevent event_handle, CUstream handle, u
     if (event->device != stream->lane->device)
         return CUDA_ERROR_INVALID_HANDLE;
     sim_lock();
-    bool external = flags & CU_EVENT_RECORD_EXTERNAL && stream->lane->capture;
-    CUresult result = external ? CUDA_SUCCESS : sim_stream_record(stream, event);
+    bool external = flags & CU_EVENT_RECORD_EXTERNAL;
+    CUresult result = !external                 ? sim_stream_record(stream, event)
+                      : stream->lane->capture ? CUDA_SUCCESS
+                                              : CUDA_ERROR_INVALID_VALUE;
     sim_queue_tick();
     sim_unlock();
     return result;
@@ -319,6 +324,13 @@ SIM_API CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph)
 static CUresult capture_info(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph)
 {
     GET_STREAM(stream, handle);
+    if (sim_capture_any() && stream->lane->is_legacy) {
+        sim_lock();
+        bool implicit = sim_capture_is_implicit(stream->lane);
+        sim_unlock();
+        if (implicit)
+            return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    }
     if (!sim_capture_any() || !atomic_load_explicit(&stream->lane->capture_id, memory_order_acquire)) {
         *status = CU_STREAM_CAPTURE_STATUS_NONE;
         if (id)

@@ -32,7 +32,8 @@ SIM_API CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemA
     if (prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
         (prop->location.id < 0 || prop->location.id >= sim_config.devices))
         return CUDA_ERROR_INVALID_DEVICE;
-    *granularity = sim_config.granularity;
+    bool recommended = option == CU_MEM_ALLOC_GRANULARITY_RECOMMENDED && sim_config.recommended;
+    *granularity = recommended ? sim_config.recommended : sim_config.granularity;
     return CUDA_SUCCESS;
 }
 

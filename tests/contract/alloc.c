@@ -3,6 +3,8 @@
 #include "tests/contract/contract.h"
 #include <string.h>
 
+/* cuda.h, cuMemAlloc: suitably aligned for any kind of variable. That a free gives exactly as much back as
+ * was taken is ours. */
 static void test_alloc_and_free(void **state)
 {
     (void)state;
@@ -40,7 +42,7 @@ static void test_free_of_something_else(void **state)
     assert_int_equal(cuMemFree(ptr), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* Many small ones neither overlap nor cost a large page each. */
+/* note: small allocations share large pages; here that many neither overlap nor cost a page each. */
 static void test_small_ones(void **state)
 {
     (void)state;
@@ -84,7 +86,7 @@ static void test_address_range_of_a_mapping(void **state)
     assert_ok(cuMemGetAddressRange(&base, &size, reserved + granularity + 5));
     assert_int_equal(base, reserved + granularity);
     assert_int_equal(size, granularity);
-    assert_ok(cuMemUnmap(reserved, 2 * granularity));
+    unmap_each(reserved, granularity, 2);
     assert_ok(cuMemRelease(a));
     assert_ok(cuMemRelease(b));
     assert_ok(cuMemAddressFree(reserved, 4 * granularity));

@@ -77,6 +77,14 @@ static inline void give_access(CUdeviceptr base, size_t size)
     assert_ok(cuMemSetAccess(base, size, &desc, 1));
 }
 
+/* Undoes mappings of the same size that lie side by side, one by one: not every driver takes several at once.
+ */
+static inline void unmap_each(CUdeviceptr base, size_t size, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        assert_ok(cuMemUnmap(base + i * size, size));
+}
+
 /* Runs the tests of an array, with the context; skips the program where there is no device. */
 #define RUN_CONTRACT(tests)                                                                                  \
     do {                                                                                                     \

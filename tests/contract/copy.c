@@ -25,6 +25,7 @@ static int free_buffers(void **state)
     return cuStreamDestroy(stream) || cuMemFree(a) || cuMemFree(b) ? -1 : 0;
 }
 
+/* cuda.h, cuMemcpyHtoD, cuMemcpyDtoD, cuMemcpyDtoH. */
 static void test_round_trip(void **state)
 {
     (void)state;
@@ -34,7 +35,7 @@ static void test_round_trip(void **state)
     assert_memory_equal(result, source, SIZE);
 }
 
-/* Odd offsets and sizes, through the unified form. */
+/* cuda.h, cuMemcpy: from and to any address, host or device; here at odd offsets and sizes. */
 static void test_parts(void **state)
 {
     (void)state;
@@ -48,7 +49,7 @@ static void test_parts(void **state)
         assert_int_equal(result[i], 0);
 }
 
-/* Work on one stream is in order; a synchronised stream has done it. */
+/* guide, streams: work on one stream is in order; a synchronised stream has done it. */
 static void test_asynchronous(void **state)
 {
     (void)state;
@@ -67,7 +68,7 @@ static void test_asynchronous(void **state)
     assert_ok(cuMemFreeHost(pinned));
 }
 
-/* cuda.h / API synchronisation behaviour: from pageable memory the source may change once the call has
+/* guide, API synchronization behavior: from pageable memory the source may change once the call has
  * returned. */
 static void test_pageable_source_is_taken(void **state)
 {
@@ -84,7 +85,7 @@ static void test_pageable_source_is_taken(void **state)
     assert_int_equal(result[4095], 5);
 }
 
-/* ... and to pageable memory the copy is done when the call returns. */
+/* guide, API synchronization behavior: to pageable memory the copy is done when the call returns. */
 static void test_pageable_destination_is_complete(void **state)
 {
     (void)state;
@@ -95,6 +96,7 @@ static void test_pageable_destination_is_complete(void **state)
     assert_ok(cuStreamSynchronize(stream));
 }
 
+/* cuda.h, cuMemsetD8, cuMemsetD16, cuMemsetD32. */
 static void test_fills(void **state)
 {
     (void)state;
@@ -112,7 +114,7 @@ static void test_fills(void **state)
     assert_int_equal(result[8191], 0x7f);
 }
 
-/* Zeros over a large range, of which the edges are not whole pages. */
+/* cuda.h, cuMemsetD8: zeros over a large range, of which the edges are not whole pages. */
 static void test_large_zeros(void **state)
 {
     (void)state;
@@ -139,6 +141,7 @@ static void test_misaligned_fill(void **state)
     assert_int_equal(cuMemsetD32(a + 2, 0, 4), CUDA_ERROR_INVALID_VALUE);
 }
 
+/* cuda.h, cuMemcpy2D, cuMemsetD2D8. */
 static void test_two_dimensions(void **state)
 {
     (void)state;
@@ -159,6 +162,7 @@ static void test_two_dimensions(void **state)
     }
 }
 
+/* note: programs copy and fill 0 bytes, and expect no error. */
 static void test_nothing_to_do(void **state)
 {
     (void)state;

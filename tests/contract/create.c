@@ -27,7 +27,8 @@ static void test_wrong_arguments(void **state)
     assert_int_equal(handle, 77);
 }
 
-/* A handle takes memory when it is created, not when it is mapped, and gives it back when it is released. */
+/* guide, allocating physical memory: a handle takes memory when it is created, not when it is mapped. That
+ * a release gives exactly as much back is ours. */
 static void test_memory_is_counted(void **state)
 {
     (void)state;
@@ -112,6 +113,38 @@ static void test_properties(void **state)
     assert_ok(cuMemRelease(handle));
 }
 
+/* cuda.h, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED: whether a handle may be asked for that
+ * other hardware can write to. note: where it says yes, creation may refuse all the same. Which error it is,
+ * is ours. */
+static void test_direct_access_by_hardware(void **state)
+{
+    (void)state;
+    int can;
+    unsigned char capable = 0;
+    CUmemGenericAllocationHandle handle = 77;
+    CUmemAllocationProp prop = device_prop(0), got;
+    size_t before = free_bytes();
+    assert_ok(cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 0));
+    prop.allocFlags.gpuDirectRDMACapable = 1;
+    CUresult result = cuMemCreate(&handle, granularity, &prop, 0);
+    if (!can || result) {
+        assert_int_equal(result, CUDA_ERROR_NOT_SUPPORTED);
+        assert_int_equal(handle, 77);
+        assert_int_equal(free_bytes(), before);
+        return;
+    }
+    assert_ok(cuMemGetAllocationPropertiesFromHandle(&got, handle));
+    assert_int_equal(got.allocFlags.gpuDirectRDMACapable, 1);
+    CUdeviceptr base = reserve(granularity);
+    assert_ok(cuMemMap(base, granularity, 0, handle, 0));
+    give_access(base, granularity);
+    assert_ok(cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, base));
+    assert_int_equal(capable, 1);
+    assert_ok(cuMemUnmap(base, granularity));
+    assert_ok(cuMemRelease(handle));
+    assert_ok(cuMemAddressFree(base, granularity));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -119,6 +152,7 @@ int main(void)
         cmocka_unit_test(test_memory_is_counted),    cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_release_while_mapped), cmocka_unit_test(test_retain_by_address),
         cmocka_unit_test(test_release_of_nothing),   cmocka_unit_test(test_properties),
+        cmocka_unit_test(test_direct_access_by_hardware),
     };
     RUN_CONTRACT(tests);
 }

@@ -129,7 +129,8 @@ static void test_entry_points(void **state)
     assert_null(function);
 }
 
-/* The function that is found is the one that the header's name means now, and works. */
+/* cuda.h, cuGetProcAddress: the form that the version means, and by flag the one for per-thread default
+ * streams. */
 static void test_entry_point_forms(void **state)
 {
     (void)state;

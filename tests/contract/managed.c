@@ -11,6 +11,8 @@ static unsigned attribute(CUpointer_attribute which, CUdeviceptr ptr)
     return (unsigned)value;
 }
 
+/* cuda.h, cuMemAllocManaged: valid on the host and the device; 0 bytes and flags that are none are invalid
+ * values. */
 static void test_managed(void **state)
 {
     (void)state;
@@ -35,7 +37,7 @@ static void test_managed(void **state)
     assert_int_equal(cuMemAllocManaged(&ptr, 4096, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* Advice is about managed memory. */
+/* cuda.h, cuMemAdvise: about managed memory. */
 static void test_plain_is_not_managed(void **state)
 {
     (void)state;
@@ -48,6 +50,7 @@ static void test_plain_is_not_managed(void **state)
     assert_ok(cuMemFree(ptr));
 }
 
+/* cuda.h, cuMemHostAlloc, cuMemHostGetFlags, cuMemHostGetDevicePointer. */
 static void test_pinned(void **state)
 {
     (void)state;
@@ -70,6 +73,7 @@ static void test_pinned(void **state)
     assert_ok(cuMemFreeHost(host));
 }
 
+/* cuda.h, cuMemHostRegister, cuMemHostUnregister. */
 static void test_registered(void **state)
 {
     (void)state;

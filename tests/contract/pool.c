@@ -29,8 +29,8 @@ static cuuint64_t figure(CUmemPool_attribute attribute)
     return value;
 }
 
-/* Used memory goes up with an allocation and down once its free has been reached; the peak stays until it is
- * reset. */
+/* cuda.h, cuMemPoolGetAttribute, cuMemPoolSetAttribute: used memory goes up with an allocation and down
+ * once its free has been reached; the peak stays until it is reset. */
 static void test_counts(void **state)
 {
     (void)state;
@@ -49,7 +49,8 @@ static void test_counts(void **state)
     assert_ok(cuMemPoolTrimTo(pool, 0));
 }
 
-/* Memory may be used on its stream between allocation and free, in the order of the stream. */
+/* cuda.h, cuMemAllocAsync: memory may be used on its stream between allocation and free, in the order of
+ * the stream. */
 static void test_use_in_order(void **state)
 {
     (void)state;
@@ -63,7 +64,7 @@ static void test_use_in_order(void **state)
     assert_int_equal(word, 21);
 }
 
-/* On another stream after an event; cuMemFree may free it too. */
+/* cuda.h, cuMemAllocAsync: on another stream after an event; cuMemFree: may free it too. */
 static void test_use_on_another_stream(void **state)
 {
     (void)state;
@@ -79,6 +80,7 @@ static void test_use_on_another_stream(void **state)
     assert_ok(cuEventDestroy(event));
 }
 
+/* cuda.h, cuMemPoolSetAttribute. */
 static void test_release_threshold(void **state)
 {
     (void)state;
@@ -107,7 +109,8 @@ static void test_current_pool(void **state)
                      CUDA_ERROR_INVALID_VALUE); /* the default pool cannot be destroyed */
 }
 
-/* Freed and allocated in one stream again and again, far more than the device has. */
+/* guide, stream ordered memory allocator: freed and allocated in one stream again and again, far more than
+ * the device has. */
 static void test_reuse(void **state)
 {
     (void)state;
@@ -121,6 +124,7 @@ static void test_reuse(void **state)
     assert_ok(cuStreamSynchronize(s));
 }
 
+/* cuda.h, cuMemAllocFromPoolAsync: CUDA_ERROR_OUT_OF_MEMORY; that nothing is written then is ours. */
 static void test_out_of_memory(void **state)
 {
     (void)state;

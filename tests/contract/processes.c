@@ -297,12 +297,15 @@ static void share_handle(const char *part, bool fetched)
     assert_int_equal(free_bytes(), before);
 }
 
+/* cuda.h, cuMemExportToShareableHandle, cuMemImportFromShareableHandle: the descriptor is sent over a
+ * socket. */
 static void test_handle(void **state)
 {
     (void)state;
     share_handle("handle", false);
 }
 
+/* note: programs fetch the descriptor of another process with pidfd_getfd, where it is not sent. */
 static void test_fetched_handle(void **state)
 {
     (void)state;
@@ -310,7 +313,8 @@ static void test_fetched_handle(void **state)
     share_handle("fetch", true);
 }
 
-/* The maker ends without a word; the other one's memory stays. */
+/* cuda.h, cuMemRelease: freed when all references, those of other processes included, are gone. That the
+ * end of a process releases its own goes without saying, and is ours. */
 static void test_other_dies(void **state)
 {
     (void)state;
@@ -337,6 +341,7 @@ static void test_other_dies(void **state)
     assert_int_equal(free_bytes(), before);
 }
 
+/* cuda.h, cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcCloseMemHandle. */
 static void test_legacy(void **state)
 {
     (void)state;
@@ -369,6 +374,7 @@ static void test_legacy(void **state)
     assert_ok(cuMemAddressFree(vmm, granularity));
 }
 
+/* cuda.h, cuIpcGetEventHandle, cuIpcOpenEventHandle: the event was created for it. */
 static void test_event(void **state)
 {
     (void)state;

@@ -66,6 +66,7 @@ static void test_unrecorded_event(void **state)
     assert_ok(cuStreamSynchronize(s));
 }
 
+/* cuda.h, cuEventRecord: the most recent record counts. */
 static void test_recorded_event(void **state)
 {
     (void)state;
@@ -114,6 +115,7 @@ static void test_query(void **state)
     assert_int_not_equal(at, -1);
 }
 
+/* cuda.h, cuCtxSynchronize: all preceding tasks of the context. */
 static void test_context_wait(void **state)
 {
     (void)state;
@@ -194,7 +196,7 @@ static void test_context_event(void **state)
     assert_int_not_equal(at[1], -1);
 }
 
-/* Which device a stream belongs to. */
+/* cuda.h, cuStreamGetDevice, cuStreamGetCtx. */
 static void test_device_of_a_stream(void **state)
 {
     (void)state;

@@ -75,6 +75,7 @@ static void *run(void *argument)
     return NULL;
 }
 
+/* note: the driver may be called from any thread at once; programs do, and rely on it. */
 static void test_threads(void **state)
 {
     (void)state;
@@ -101,6 +102,7 @@ static void *ask_context(void *out)
     return NULL;
 }
 
+/* cuda.h, cuCtxGetCurrent: the current context is a thread's own, and NULL at first. */
 static void test_context_of_a_new_thread(void **state)
 {
     (void)state;

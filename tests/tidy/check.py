@@ -7,12 +7,20 @@ import sys
 
 import rules_build
 import rules_calls
+import rules_contract
 import rules_docs
 import rules_files
 import rules_layers
 from tree import Rule, Source, Tree, read_tree
 
-RULES = (*rules_layers.RULES, *rules_build.RULES, *rules_files.RULES, *rules_calls.RULES, *rules_docs.RULES)
+RULES = (
+    *rules_layers.RULES,
+    *rules_build.RULES,
+    *rules_files.RULES,
+    *rules_calls.RULES,
+    *rules_contract.RULES,
+    *rules_docs.RULES,
+)
 
 
 def findings(rule: Rule, source: Source, tree: Tree) -> list[str]:

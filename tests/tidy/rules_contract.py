@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract of the driver: an expectation without a source is a guess. Each test says above itself where it is
+written, in the words that tests/contract/contract.h explains."""
+
+import re
+from collections.abc import Iterator
+
+from tree import Finding, Rule, Source, Tree
+
+TEST = re.compile(r"^static void (test_\w+)\(void \*\*", re.MULTILINE)
+# The comment that ends right above a test; it may not have another one inside.
+ABOVE = re.compile(r"/\*((?:(?!\*/).)*)\*/\n\Z", re.DOTALL)
+KINDS = re.compile(r"cuda\.h, (?:cu|CU)\w+|\bguide\b|\bnote:|\bours\b")
+
+
+def check_sources(source: Source, tree: Tree) -> Iterator[Finding]:
+    if not re.fullmatch(r"tests/contract/\w+\.c", source.path):
+        return
+    for test in TEST.finditer(source.text):
+        above = ABOVE.search(source.text[: test.start()])
+        if not above or not KINDS.search(above[1]):
+            line = source.text.count("\n", 0, test.start()) + 1
+            yield line, f'{test[1]}: no source above it; want "cuda.h, NAME", "guide", "note:" or that it is ours'
+
+
+RULES = (
+    Rule(
+        "contract-source",
+        check_sources,
+        bad=(
+            ("tests/contract/a.c", "static void test_a(void **state)\n{\n}\n"),
+            ("tests/contract/a.c", "/* It works. */\nstatic void test_a(void **state)\n{\n}\n"),
+            ("tests/contract/a.c", "/* cuda.h */\nstatic void test_a(void **state)\n{\n}\n"),
+            ("tests/contract/a.c", "/* guide: x. */\n\nstatic void test_a(void **state)\n{\n}\n"),
+            (
+                "tests/contract/a.c",
+                "/* guide: x. */\nstatic void test_a(void **state)\n{\n}\n/* y */\nstatic void test_b(void **s)\n{\n}\n",
+            ),
+        ),
+        good=(
+            ("tests/contract/a.c", "/* cuda.h, cuMemMap: x. */\nstatic void test_a(void **state)\n{\n}\n"),
+            ("tests/contract/a.c", "/* cuda.h, CUDA_ERROR_ASSERT: x. */\nstatic void test_a(void **s)\n{\n}\n"),
+            ("tests/contract/a.c", "/* guide, aliasing:\n * x. */\nstatic void test_a(void **state)\n{\n}\n"),
+            ("tests/contract/a.c", "/* note: x. */\nstatic void test_a(void **state)\n{\n}\n"),
+            ("tests/contract/a.c", "/* x is only ours. */\nstatic void test_a(void **state)\n{\n}\n"),
+            ("tests/contract/a.c", "static void help(void)\n{\n}\n"),
+            ("tests/unit/sim/a.c", "static void test_a(void **state)\n{\n}\n"),
+        ),
+    ),
+)
