@@ -24,10 +24,16 @@ static void test_partial_mappings(void **state)
         assert_int_equal(cuMemMap(base, 2 * UNIT, 0, handle, 0), wanted);
         assert_int_equal(cuMemMap(base + 2 * UNIT, 2 * UNIT, UNIT, handle, 0), wanted);
         assert_int_equal(cuMemMap(base + 4 * UNIT, 4 * UNIT, UNIT, handle, 0), CUDA_ERROR_INVALID_VALUE);
-        uint64_t id[2], offset[2];
-        if (on && sim_resolve(base + UNIT, &id[0], &offset[0]) &&
-            sim_resolve(base + 2 * UNIT, &id[1], &offset[1]))
-            assert_true(id[0] == id[1] && offset[0] == UNIT && offset[1] == UNIT);
+        if (!on)
+            continue;
+        unsigned word = 5, got = 0;
+        uint64_t offset;
+        assert_true(sim_resolve(base + 2 * UNIT + 5, NULL, &offset));
+        assert_int_equal(offset, UNIT + 5);
+        assert_ok(try_access(base, 4 * UNIT, 0));
+        assert_ok(cuMemcpyHtoD(base + UNIT + 64, &word, 4));
+        assert_ok(cuMemcpyDtoH(&got, base + 2 * UNIT + 64, 4)); /* the same byte of the handle */
+        assert_int_equal(got, 5);
     }
 }
 
@@ -46,6 +52,11 @@ static void test_unmap_single(void **state)
         assert_ok(cuMemMap(base + UNIT, UNIT, 0, handle, 0));
         assert_int_equal(cuMemUnmap(base, 2 * UNIT), several ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
         assert_int_equal(sim_mapping_count(0), several ? 0 : 2);
+        if (several)
+            continue;
+        assert_broken("unmap-several");
+        assert_ok(cuMemUnmap(base, UNIT));
+        assert_ok(cuMemUnmap(base + UNIT, UNIT));
     }
 }
 

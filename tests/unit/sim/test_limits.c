@@ -39,42 +39,6 @@ static void test_address_budget(void **state)
     assert_ok(cuMemAlloc(&plain, UNIT));
 }
 
-static void test_partial_mappings(void **state)
-{
-    (void)state;
-    struct sim_config config = small_device();
-    uint64_t offset;
-    config.partial_mappings = true;
-    begin(&config);
-    CUmemGenericAllocationHandle handle = create(4 * UNIT);
-    CUdeviceptr base = reserve(4 * UNIT);
-    assert_ok(cuMemMap(base, UNIT, 2 * UNIT, handle, 0));
-    assert_true(sim_resolve(base + 5, NULL, &offset));
-    assert_int_equal(offset, 2 * UNIT + 5);
-    assert_int_equal(cuMemMap(base + UNIT, 3 * UNIT, 2 * UNIT, handle, 0), CUDA_ERROR_INVALID_VALUE);
-    assert_ok(cuMemMap(base + UNIT, 2 * UNIT, UNIT, handle, 0));
-    assert_ok(try_access(base, 3 * UNIT, 0));
-    unsigned word = 5, got = 0;
-    assert_ok(cuMemcpyHtoD(base + 64, &word, 4));
-    assert_ok(cuMemcpyDtoH(&got, base + 2 * UNIT + 64, 4)); /* the same byte of the handle */
-    assert_int_equal(got, 5);
-}
-
-static void test_unmap_one_by_one(void **state)
-{
-    (void)state;
-    struct sim_config config = small_device();
-    config.unmap_several = false;
-    begin(&config);
-    CUdeviceptr base = reserve(2 * UNIT);
-    assert_ok(cuMemMap(base, UNIT, 0, create(UNIT), 0));
-    assert_ok(cuMemMap(base + UNIT, UNIT, 0, create(UNIT), 0));
-    assert_int_equal(cuMemUnmap(base, 2 * UNIT), CUDA_ERROR_INVALID_VALUE);
-    assert_broken("unmap-several");
-    assert_ok(cuMemUnmap(base, UNIT));
-    assert_ok(cuMemUnmap(base + UNIT, UNIT));
-}
-
 static void test_no_vmm(void **state)
 {
     (void)state;
@@ -91,25 +55,108 @@ static void test_no_vmm(void **state)
     assert_ok(cuMemAlloc(&base, UNIT));
 }
 
-/* note: an attribute may say yes and the call no (containers, some virtual GPUs). */
-static void test_lies(void **state)
+static int says(CUdevice_attribute attribute)
+{
+    int value = -1;
+    assert_ok(cuDeviceGetAttribute(&value, attribute, 0));
+    return value;
+}
+
+/* What refuses a feature that is not there, whatever the device says. */
+static void refuse_pools(void)
+{
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemoryPool pool;
+    CUdeviceptr ptr = 77;
+    assert_int_equal(cuMemPoolCreate(&pool, &props), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(cuDeviceGetDefaultMemPool(&pool, 0), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(cuMemAllocAsync(&ptr, UNIT, NULL), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(ptr, 77);
+}
+
+static void refuse_managed(void)
+{
+    CUdeviceptr ptr = 77;
+    assert_int_equal(cuMemAllocManaged(&ptr, UNIT, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(ptr, 77);
+    assert_int_equal(sim_physical_bytes(0), 0);
+}
+
+static void refuse_peers(void)
+{
+    CUcontext other;
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr base = map_new(UNIT, &handle);
+    assert_ok(cuDevicePrimaryCtxRetain(&other, 1));
+    assert_int_equal(cuCtxEnablePeerAccess(other, 0), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+    assert_int_equal(try_access(base, UNIT, 1), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+    assert_false(sim_accessible(base, 1));
+    assert_true(sim_accessible(base, 0));
+}
+
+static void refuse_handle(CUmemAllocationHandleType type, bool rdma)
+{
+    CUmemGenericAllocationHandle handle = 77;
+    CUmemAllocationProp prop = device_prop(0);
+    prop.requestedHandleTypes = type;
+    prop.allocFlags.gpuDirectRDMACapable = rdma;
+    assert_int_equal(cuMemCreate(&handle, UNIT, &prop, 0), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(handle, 77);
+    assert_ok(try_create(UNIT, &handle)); /* an ordinary one is there */
+}
+
+static void refuse_export(void)
+{
+    refuse_handle(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, false);
+}
+
+static void refuse_fabric(void)
+{
+    refuse_handle(CU_MEM_HANDLE_TYPE_FABRIC, false);
+}
+
+static void refuse_rdma(void)
+{
+    refuse_handle(CU_MEM_HANDLE_TYPE_NONE, true);
+}
+
+static void refuse_vmm(void)
+{
+    CUmemGenericAllocationHandle handle;
+    assert_int_equal(try_create(UNIT, &handle), CUDA_ERROR_NOT_SUPPORTED);
+}
+
+/* note: an attribute may say yes and the call no (containers, virtual machines, partitions of a device). A
+ * device that lacks a feature says no, and refuses in the same way. */
+static void test_lacks_and_lies(void **state)
 {
     (void)state;
-    struct sim_config config = small_device();
-    CUmemGenericAllocationHandle handle;
-    CUmemAllocationProp prop = device_prop(0);
-    int value;
-    config.lies = SIM_FEATURE_EXPORT;
-    begin(&config);
-    prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    assert_ok(
-        cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 0));
-    assert_int_equal(value, 1);
-    assert_int_equal(cuMemCreate(&handle, UNIT, &prop, 0), CUDA_ERROR_NOT_SUPPORTED);
-    assert_ok(try_create(UNIT, &handle));
-    config.lies = SIM_FEATURE_VMM;
-    begin(&config);
-    assert_int_equal(try_create(UNIT, &handle), CUDA_ERROR_NOT_SUPPORTED);
+    static const struct {
+        unsigned feature;
+        CUdevice_attribute attribute; /* 0: cuDeviceCanAccessPeer is what says it */
+        void (*refuse)(void);
+    } cases[] = {
+        {SIM_FEATURE_VMM, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, refuse_vmm},
+        {SIM_FEATURE_EXPORT, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, refuse_export},
+        {SIM_FEATURE_FABRIC, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, refuse_fabric},
+        {SIM_FEATURE_POOLS, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, refuse_pools},
+        {SIM_FEATURE_PEERS, (CUdevice_attribute)0, refuse_peers},
+        {SIM_FEATURE_MANAGED, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, refuse_managed},
+        {SIM_FEATURE_RDMA, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, refuse_rdma},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int lies = 0; lies < 2; lies++) {
+            struct sim_config config = small_device();
+            int can = -1;
+            config.lies = lies ? cases[i].feature : 0;
+            config.lacks = lies ? 0 : cases[i].feature;
+            begin(&config);
+            assert_ok(cuDeviceCanAccessPeer(&can, 0, 1));
+            assert_int_equal(cases[i].attribute ? says(cases[i].attribute) : can, lies);
+            cases[i].refuse();
+        }
+    }
 }
 
 static void test_other_granularity(void **state)
@@ -257,10 +304,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mapping_ceiling),
         cmocka_unit_test(test_address_budget),
-        cmocka_unit_test(test_partial_mappings),
-        cmocka_unit_test(test_unmap_one_by_one),
         cmocka_unit_test(test_no_vmm),
-        cmocka_unit_test(test_lies),
+        cmocka_unit_test(test_lacks_and_lies),
         cmocka_unit_test(test_other_granularity),
         cmocka_unit_test(test_table_only),
         cmocka_unit_test(test_hundred_gib_mapped_twice),

@@ -127,6 +127,110 @@ static void test_handles_of_the_dead(void **state)
     }
 }
 
+/* What captured and other work may not do to each other. */
+static void test_order_in_captures(void **state)
+{
+    (void)state;
+    const CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUstream s, t, blocking;
+    CUevent event;
+    CUgraph graph;
+    CUdeviceptr plain;
+    assert_ok(cuMemAlloc(&plain, MIB));
+    assert_ok(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    assert_ok(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
+    assert_ok(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    assert_ok(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+
+    assert_ok(cuEventRecord(event, t)); /* work outside is waited for */
+    assert_ok(cuStreamBeginCapture(s, mode));
+    cuStreamWaitEvent(s, event, 0);
+    assert_broken("capture-order");
+    cuStreamEndCapture(s, &graph);
+    assert_int_equal(sim_violation_count(), 1);
+
+    assert_ok(cuStreamBeginCapture(s, mode)); /* a stream does not come back */
+    assert_ok(cuEventRecord(event, s));
+    assert_ok(cuStreamWaitEvent(t, event, 0));
+    assert_ok(cuMemsetD8Async(plain, 1, 16, t));
+    cuStreamEndCapture(s, &graph);
+    assert_broken("capture-order");
+    assert_int_equal(sim_violation_count(), 2);
+
+    assert_ok(cuStreamBeginCapture(s, mode)); /* two become one: both are told */
+    assert_ok(cuStreamBeginCapture(t, mode));
+    assert_ok(cuEventRecord(event, s));
+    cuStreamWaitEvent(t, event, 0);
+    assert_broken("capture-order");
+    assert_int_equal(sim_violation_count(), 4);
+    cuStreamEndCapture(s, &graph);
+    cuStreamEndCapture(t, &graph);
+
+    assert_ok(cuStreamBeginCapture(s, mode)); /* it ends elsewhere */
+    assert_ok(cuEventRecord(event, s));
+    assert_ok(cuStreamWaitEvent(t, event, 0));
+    cuStreamEndCapture(t, &graph);
+    assert_broken("capture-order");
+    cuStreamEndCapture(s, &graph);
+    assert_int_equal(sim_violation_count(), 5);
+
+    assert_ok(cuStreamBeginCapture(blocking, mode)); /* the default stream is ordered with it */
+    assert_int_equal(cuMemsetD8Async(plain, 1, 16, NULL), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    assert_broken("capture-order");
+    cuStreamEndCapture(blocking, &graph);
+    assert_int_equal(sim_violation_count(), 6);
+}
+
+/* An event of a capture is no event outside, during it and afterwards. */
+static void test_events_of_captures(void **state)
+{
+    (void)state;
+    CUstream s, t;
+    CUevent event;
+    CUgraph graph;
+    assert_ok(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    assert_ok(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
+    assert_ok(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    assert_ok(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+    assert_ok(cuEventRecord(event, s));
+    cuEventQuery(event);
+    assert_broken("captured-event");
+    assert_ok(cuStreamEndCapture(s, &graph));
+    cuEventQuery(event);
+    cuEventSynchronize(event);
+    cuStreamWaitEvent(t, event, 0);
+    assert_broken("captured-event");
+    assert_int_equal(sim_violation_count(), 4);
+    assert_ok(cuEventRecord(event, t));
+    assert_ok(cuEventQuery(event));
+    assert_int_equal(sim_violation_count(), 4);
+}
+
+/* Peer access that is enabled opens plain memory to another device's kernels; mapped memory is opened by
+ * set-access alone. */
+static void test_peer_access(void **state)
+{
+    (void)state;
+    CUmemGenericAllocationHandle handle;
+    CUcontext first;
+    CUdeviceptr mapped = map_new(UNIT, &handle), plain;
+    assert_ok(cuMemAlloc(&plain, UNIT));
+    assert_ok(cuCtxGetCurrent(&first));
+    assert_ok(try_access(mapped, UNIT, 1));
+    use_device(1);
+    assert_ok(sim_stream_work(NULL, mapped, UNIT, 0)); /* it never needed the other call */
+    assert_ok(cuCtxEnablePeerAccess(first, 0));
+    assert_ok(sim_stream_work(NULL, plain, UNIT, 0));
+    assert_ok(cuMemUnmap(mapped, UNIT));
+    assert_ok(cuMemMap(mapped, UNIT, 0, handle, 0));
+    assert_ok(try_access(mapped, UNIT, 0)); /* mapped anew for its own device alone */
+    assert_ok(cuCtxSynchronize());
+    assert_int_equal(sim_violation_count(), 0);
+    assert_ok(sim_stream_work(NULL, mapped, UNIT, 0));
+    assert_broken("touch-no-access");
+    assert_int_equal(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
 static void test_captures(void **state)
 {
     (void)state;
@@ -159,6 +263,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_memory_rules), TEST(test_report_of_a_violation), TEST(test_touching),
         TEST(test_peers),        TEST(test_handles_of_the_dead),   TEST(test_captures),
+        TEST(test_order_in_captures), TEST(test_events_of_captures), TEST(test_peer_access),
         TEST(test_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
