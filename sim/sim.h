@@ -67,12 +67,12 @@ struct sim_config {
                             */
     bool unmap_several;    /* one unmap may take several whole adjoining mappings; default true */
     bool access_whole;     /* access is set for all mappings of a reservation in one call, or not at all */
-    bool release_keeps;    /* memory that was released stays taken while the reservation in which it was mapped
+    bool release_keeps; /* memory that was released stays taken while the reservation in which it was mapped
                               last is there */
-    bool hints_refused;    /* a reservation at a wished address fails */
-    bool oversubscribe;    /* allocations go on beyond the device's memory, up to twice as much */
-    unsigned lacks;        /* features (enum sim_feature) that the device says not to have, and refuses */
-    unsigned lies;         /* features that it says to have, and refuses all the same */
+    bool hints_refused; /* a reservation at a wished address fails */
+    bool oversubscribe; /* allocations go on beyond the device's memory, up to twice as much */
+    unsigned lacks;     /* features (enum sim_feature) that the device says not to have, and refuses */
+    unsigned lies;      /* features that it says to have, and refuses all the same */
     uint64_t tenant_bytes; /* memory of each device that another tenant has from the start */
     bool strict;           /* a violation ends the process */
     bool log;              /* say on stderr, once a name, what was asked for and is not supported */
@@ -115,8 +115,8 @@ SIM_CONTROL bool sim_fail_any_of(const char *calls, uint64_t nth, bool forever);
  * on stderr and nothing armed, for a text that is not one.
  *
  * What happens to such a call may be said as well, once: ":error=CUDA_ERROR_NOT_PERMITTED" is its answer;
- * ":fault=CUDA_ERROR_ILLEGAL_ADDRESS" (an error that stays): it goes through, and the work it puts on a stream
- * faults on the device; of a call that puts none there, the device is broken when it returns;
+ * ":fault=CUDA_ERROR_ILLEGAL_ADDRESS" (an error that stays): it goes through, and the work it puts on a
+ * stream faults on the device; of a call that puts none there, the device is broken when it returns;
  * ":tenant=512M" (or -512M): it goes through, and before it another tenant takes (gives back) that much of
  * the device, or what there is. */
 SIM_CONTROL bool sim_fail_text(const char *text);

@@ -3,7 +3,8 @@
  *
  * A rule is a set of calls, perhaps of certain sizes or about one device, how many of them are still let
  * through, how many then meet it, and what happens to those: an answer, a fault of their work, or another
- * tenant. Protected by: a lock of its own, the innermost of the simulator, taken only while a rule is armed. */
+ * tenant. Protected by: a lock of its own, the innermost of the simulator, taken only while a rule is armed.
+ */
 #include "sim/core/faults.h"
 #include "base/align.h"
 #include "sim/core/errors.h"

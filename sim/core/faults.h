@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* faults: calls that fail on purpose, or whose work faults on the device, and another tenant that comes between
- * two calls (sim_fail and its family, SEAMALLOC_SIM_FAIL). */
+/* faults: calls that fail on purpose, or whose work faults on the device, and another tenant that comes
+ * between two calls (sim_fail and its family, SEAMALLOC_SIM_FAIL). */
 #ifndef SEAMALLOC_SIM_CORE_FAULTS_H
 #define SEAMALLOC_SIM_CORE_FAULTS_H
 

@@ -19,8 +19,8 @@ struct sim_memory {
     uint64_t size, offset;
     uint64_t references, mappings;
     int device;
-    int file;      /* where its bytes are (backing.h): its device's, or one of another process */
-    bool exported; /* other processes may have it too */
+    int file;               /* where its bytes are (backing.h): its device's, or one of another process */
+    bool exported;          /* other processes may have it too */
     uint64_t home, home_id; /* the reservation in which it was mapped last; 0: none */
     CUmemAllocationProp prop;
 };

@@ -16,6 +16,7 @@ struct pool {
     uint64_t used, used_high;         /* bytes that are allocated */
     uint64_t reserved, reserved_high; /* with those that are kept */
     uint64_t threshold;
+    uint64_t most;                /* bytes that may be allocated; 0: no limit of its own */
     int switches[4];              /* the reuse options, by attribute */
     uint32_t open_to;             /* bit d: kernels of device d may use its memory */
     TAILQ_HEAD(, sim_range) free; /* freed: cached, or still in use by what is queued before their free */
@@ -82,9 +83,11 @@ CUresult sim_pool_set_current(int device, CUmemoryPool pool)
     return CUDA_SUCCESS;
 }
 
-CUresult sim_pool_create(int device, CUmemoryPool *pool)
+CUresult sim_pool_create(int device, uint64_t most, CUmemoryPool *pool)
 {
     CUresult result = make(device, false, pool);
+    if (!result)
+        pool_get(*pool)->most = most;
     made += !result;
     return result;
 }
@@ -323,6 +326,13 @@ static CUresult alloc_for_graph(int device, uint64_t size, struct sim_lane *lane
     return result;
 }
 
+static CUresult serve_within(struct pool *pool, uint64_t size, struct sim_lane *lane, uint64_t *base)
+{
+    if (pool->most && (pool->used > pool->most || size > pool->most - pool->used))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return serve(pool, size, lane, base);
+}
+
 CUresult sim_pool_alloc(CUmemoryPool handle, uint64_t size, struct sim_stream *stream, uint64_t *base)
 {
     int device = stream->lane->device;
@@ -335,13 +345,13 @@ CUresult sim_pool_alloc(CUmemoryPool handle, uint64_t size, struct sim_stream *s
     size = sim_memory_rounded(size);
     if (size == 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    result = serve(pool, size, stream->lane, base);
+    result = serve_within(pool, size, stream->lane, base);
     if (result && sim_queue_total()) {
         /* Frees that are queued may have what is missing: an allocation waits for them before it fails. */
         result = sim_queue_wait_all(pool->device);
         pool = pool_get(handle); /* the lock may have been dropped */
         if (!result)
-            result = pool ? serve(pool, size, stream->lane, base) : CUDA_ERROR_INVALID_VALUE;
+            result = pool ? serve_within(pool, size, stream->lane, base) : CUDA_ERROR_INVALID_VALUE;
     }
     if (result)
         return result;

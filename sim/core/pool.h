@@ -18,7 +18,8 @@ CUresult sim_pool_default(int device, CUmemoryPool *pool);
 CUresult sim_pool_current(int device, CUmemoryPool *pool);
 CUresult sim_pool_set_current(int device, CUmemoryPool pool);
 
-CUresult sim_pool_create(int device, CUmemoryPool *pool);
+/* most: bytes that it may have allocated at one time; 0: no limit of its own. */
+CUresult sim_pool_create(int device, uint64_t most, CUmemoryPool *pool);
 CUresult sim_pool_destroy(CUmemoryPool pool);
 CUresult sim_pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
 CUresult sim_pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, const void *value);

@@ -66,8 +66,7 @@ static bool still_works(enum sim_call call)
 
 CUresult sim_sticky_find(int device)
 {
-    return device < 0 ? CUDA_SUCCESS
-                      : (CUresult)atomic_load_explicit(&errors[device], memory_order_relaxed);
+    return device < 0 ? CUDA_SUCCESS : (CUresult)atomic_load_explicit(&errors[device], memory_order_relaxed);
 }
 
 CUresult sim_sticky_answer(enum sim_call call, int device)

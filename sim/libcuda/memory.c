@@ -58,7 +58,8 @@ SIM_API CUresult cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t widt
     SIM_ENTER_CONTEXT(cuMemAllocPitch, device);
     SIM_NEED(ptr);
     SIM_NEED(pitch);
-    (void)element;
+    if (element != 4 && element != 8 && element != 16)
+        return CUDA_ERROR_INVALID_VALUE;
     if (!sm_align_up_checked(width, 512, &row) || __builtin_mul_overflow(row, height, &size))
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = alloc(SIM_CALL_cuMemAllocPitch, device, ptr, size);
@@ -157,7 +158,9 @@ SIM_API CUresult cuMemHostAlloc(void **ptr, size_t size, unsigned int flags)
     SIM_ENTER_CONTEXT_SIZED(cuMemHostAlloc, device, size);
     SIM_NEED(ptr);
     uint64_t rounded, base;
-    if (size == 0 || !sm_align_up_checked(size, 4096, &rounded))
+    const unsigned known =
+        CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+    if (size == 0 || flags & ~known || !sm_align_up_checked(size, 4096, &rounded))
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();
     CUresult result = sim_capture_any() ? sim_capture_unsafe() : CUDA_SUCCESS;
@@ -216,7 +219,11 @@ SIM_API CUresult cuMemFreeHost(void *ptr)
 SIM_API CUresult cuMemHostRegister_v2(void *ptr, size_t size, unsigned int flags)
 {
     SIM_ENTER_CONTEXT_SIZED(cuMemHostRegister, device, size);
-    if (!ptr || size == 0)
+    const unsigned known =
+        CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY;
+    if (flags & CU_MEMHOSTREGISTER_READ_ONLY) /* the device's attribute says that it cannot */
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (!ptr || size == 0 || flags & ~known)
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();
     struct sim_range *range =

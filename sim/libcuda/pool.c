@@ -63,8 +63,10 @@ SIM_API CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props
         props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
     NEED_DEVICE(props->location.id);
+    if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE) /* as the device's attribute says */
+        return CUDA_ERROR_NOT_SUPPORTED;
     sim_lock();
-    CUresult result = sim_pool_create(props->location.id, pool);
+    CUresult result = sim_pool_create(props->location.id, props->maxSize, pool);
     sim_unlock();
     return result;
 }

@@ -144,7 +144,7 @@ SIM_API CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsign
     /* An external wait is a node of a graph, about an event as it is when the graph runs; here such a node is
      * nothing. Outside of a capture there is none (comment of cuStreamWaitEvent in cuda.h). */
     bool external = flags & CU_EVENT_WAIT_EXTERNAL;
-    CUresult result = !external                 ? sim_stream_wait_event(stream, event)
+    CUresult result = !external               ? sim_stream_wait_event(stream, event)
                       : stream->lane->capture ? CUDA_SUCCESS
                                               : CUDA_ERROR_INVALID_VALUE;
     sim_unlock();
@@ -223,7 +223,7 @@ SIM_API CUresult cuEventRecordWithFlags(CUevent event_handle, CUstream handle, u
         return CUDA_ERROR_INVALID_HANDLE;
     sim_lock();
     bool external = flags & CU_EVENT_RECORD_EXTERNAL;
-    CUresult result = !external                 ? sim_stream_record(stream, event)
+    CUresult result = !external               ? sim_stream_record(stream, event)
                       : stream->lane->capture ? CUDA_SUCCESS
                                               : CUDA_ERROR_INVALID_VALUE;
     sim_queue_tick();

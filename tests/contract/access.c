@@ -184,9 +184,14 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, map_some, unmap_all)
     const struct CMUnitTest tests[] = {
-        TEST(test_none_at_first),          TEST(test_one_call_for_a_range),  TEST(test_hole_is_refused),
-        TEST(test_lost_on_unmap),          TEST(test_not_shared_by_aliases), TEST(test_wrong_descriptions),
-        TEST(test_each_device_for_itself), TEST(test_peer_access_does_not_count),
+        TEST(test_none_at_first),
+        TEST(test_one_call_for_a_range),
+        TEST(test_hole_is_refused),
+        TEST(test_lost_on_unmap),
+        TEST(test_not_shared_by_aliases),
+        TEST(test_wrong_descriptions),
+        TEST(test_each_device_for_itself),
+        TEST(test_peer_access_does_not_count),
         TEST(test_peer_access_of_plain_memory),
     };
     RUN_CONTRACT(tests);

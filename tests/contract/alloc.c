@@ -160,6 +160,39 @@ static void test_registered_memory(void **state)
     free(block);
 }
 
+/* cuda.h, cuMemAllocPitch: elements of 4, 8 or 16 bytes; rows of at least the width. */
+static void test_rows(void **state)
+{
+    (void)state;
+    CUdeviceptr ptr = 77;
+    size_t pitch = 0;
+    assert_int_equal(cuMemAllocPitch(&ptr, &pitch, 1000, 10, 3), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(ptr, 77);
+    assert_ok(cuMemAllocPitch(&ptr, &pitch, 1000, 10, 4));
+    assert_true(pitch >= 1000);
+    assert_ok(cuMemsetD8(ptr, 1, pitch * 10));
+    assert_ok(cuCtxSynchronize());
+    assert_ok(cuMemFree(ptr));
+}
+
+/* cuda.h, cuMemHostAlloc, cuMemHostRegister: CUDA_ERROR_INVALID_VALUE for flags that are none; memory that
+ * the device may only read where it says so, else CUDA_ERROR_NOT_SUPPORTED. */
+static void test_flags_of_host_memory(void **state)
+{
+    (void)state;
+    void *ptr, *block = aligned_alloc(4096, 4096);
+    int can;
+    assert_non_null(block);
+    assert_int_equal(cuMemHostAlloc(&ptr, 4096, 0x100), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemHostRegister(block, 4096, 0x100), CUDA_ERROR_INVALID_VALUE);
+    assert_ok(cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 0));
+    CUresult result = cuMemHostRegister(block, 4096, CU_MEMHOSTREGISTER_READ_ONLY);
+    assert_int_equal(result, can ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED);
+    if (can)
+        assert_ok(cuMemHostUnregister(block));
+    free(block);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +206,8 @@ int main(void)
         cmocka_unit_test(test_attributes_of_unknown_pointers),
         cmocka_unit_test(test_host_memory),
         cmocka_unit_test(test_registered_memory),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_flags_of_host_memory),
     };
     RUN_CONTRACT(tests);
 }

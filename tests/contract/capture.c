@@ -321,9 +321,9 @@ static void test_free_in_a_capture(void **state)
     assert_ok(cuGraphDestroy(graph));
 }
 
-/* cuda.h, cuThreadExchangeStreamCaptureMode; guide, prohibited operations: waiting for the context, and asking
- * about events that have nothing to do with the capture. note: a thread that polls events disturbs captures in
- * global mode, and not when it takes thread-local mode for itself. */
+/* cuda.h, cuThreadExchangeStreamCaptureMode; guide, prohibited operations: waiting for the context, and
+ * asking about events that have nothing to do with the capture. note: a thread that polls events disturbs
+ * captures in global mode, and not when it takes thread-local mode for itself. */
 static void test_questions_in_a_capture(void **state)
 {
     (void)state;

@@ -148,10 +148,14 @@ static void test_direct_access_by_hardware(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_granularity),          cmocka_unit_test(test_wrong_arguments),
-        cmocka_unit_test(test_memory_is_counted),    cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_release_while_mapped), cmocka_unit_test(test_retain_by_address),
-        cmocka_unit_test(test_release_of_nothing),   cmocka_unit_test(test_properties),
+        cmocka_unit_test(test_granularity),
+        cmocka_unit_test(test_wrong_arguments),
+        cmocka_unit_test(test_memory_is_counted),
+        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_release_while_mapped),
+        cmocka_unit_test(test_retain_by_address),
+        cmocka_unit_test(test_release_of_nothing),
+        cmocka_unit_test(test_properties),
         cmocka_unit_test(test_direct_access_by_hardware),
     };
     RUN_CONTRACT(tests);

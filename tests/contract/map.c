@@ -47,7 +47,8 @@ static void test_wrong_arguments(void **state)
     assert_ok(cuMemRelease(handle));
 }
 
-/* One unit of a handle of two that is mapped whole at unit 0. A driver refuses the part, or shows its bytes. */
+/* One unit of a handle of two that is mapped whole at unit 0. A driver refuses the part, or shows its bytes.
+ */
 static void check_part(CUmemGenericAllocationHandle handle, unsigned first)
 {
     CUresult result = cuMemMap(unit(4), granularity, first * granularity, handle, 0);
@@ -64,7 +65,8 @@ static void check_part(CUmemGenericAllocationHandle handle, unsigned first)
 }
 
 /* cuda.h, cuMemMap: offset and size lie within the handle, by which its first part may be mapped. note: all
- * allocators map whole handles. Refusing it, which the simulated device does unless told otherwise, is ours. */
+ * allocators map whole handles. Refusing it, which the simulated device does unless told otherwise, is ours.
+ */
 static void test_first_part(void **state)
 {
     (void)state;
@@ -76,7 +78,8 @@ static void test_first_part(void **state)
     assert_ok(cuMemRelease(handle));
 }
 
-/* cuda.h, cuMemMap: "offset: ... currently must be zero"; a driver that takes another one shows those bytes. */
+/* cuda.h, cuMemMap: "offset: ... currently must be zero"; a driver that takes another one shows those bytes.
+ */
 static void test_inner_part(void **state)
 {
     (void)state;

@@ -135,6 +135,46 @@ static void test_out_of_memory(void **state)
     assert_int_equal(ptr, 77);
 }
 
+/* cuda.h, cuMemPoolCreate: as large as maxSize at most. */
+static void test_largest_size(void **state)
+{
+    (void)state;
+    CUmemoryPool small;
+    CUdeviceptr ptr, more = 77;
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                            .maxSize = 64 << 20};
+    assert_ok(cuMemPoolCreate(&small, &props));
+    assert_ok(cuMemAllocFromPoolAsync(&ptr, 48 << 20, small, s));
+    assert_int_equal(cuMemAllocFromPoolAsync(&more, 48 << 20, small, s), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(more, 77);
+    assert_ok(cuMemFreeAsync(ptr, s));
+    assert_ok(cuMemAllocFromPoolAsync(&ptr, 48 << 20, small, s)); /* what is freed is not counted */
+    assert_ok(cuMemFreeAsync(ptr, s));
+    assert_ok(cuStreamSynchronize(s));
+    assert_ok(cuMemPoolDestroy(small));
+}
+
+/* cuda.h, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES: which handles a pool may be asked for. Which
+ * error says no is ours. */
+static void test_exportable_pools(void **state)
+{
+    (void)state;
+    int types;
+    CUmemoryPool exportable;
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                            .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
+    assert_ok(cuDeviceGetAttribute(&types, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, 0));
+    CUresult result = cuMemPoolCreate(&exportable, &props);
+    if (types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        assert_ok(result);
+        assert_ok(cuMemPoolDestroy(exportable));
+    } else {
+        assert_int_equal(result, CUDA_ERROR_NOT_SUPPORTED);
+    }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make, unmake)
@@ -146,6 +186,8 @@ int main(void)
         TEST(test_current_pool),
         TEST(test_reuse),
         TEST(test_out_of_memory),
+        TEST(test_largest_size),
+        TEST(test_exportable_pools),
     };
     RUN_CONTRACT(tests);
 }

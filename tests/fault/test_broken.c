@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The allocator on a device that is broken: work of the program has faulted, and every call answers the same
- * error from then on. Frees go through, what is cached is still handed out, a miss is refused with the error's
- * name, the books stay true, and the end leaves the host with everything back. */
+ * error from then on. Frees go through, what is cached is still handed out, a miss is refused with the
+ * error's name, the books stay true, and the end leaves the host with everything back. */
 #include "base/log.h"
 #include "tests/support/fixture.h"
 #include <string.h>
@@ -95,7 +95,8 @@ static void test_blocks_in_use_elsewhere(void **state)
         run_scene(policies[i], true);
 }
 
-/* Blocks already wait for another stream when the device breaks: the wait never ends, and hands out nothing. */
+/* Blocks already wait for another stream when the device breaks: the wait never ends, and hands out nothing.
+ */
 static void test_blocks_that_wait(void **state)
 {
     (void)state;

@@ -159,6 +159,50 @@ static void test_limits(void **state)
     assert_int_equal(outcome.status, 0);
 }
 
+/* Each name of the list reaches its switch: what the driver answers by default is the other thing. */
+static int look_at_the_driver(void)
+{
+    CUmemAllocationProp prop = device_prop(0);
+    CUmemGenericAllocationHandle handle, spare;
+    CUdeviceptr base, other;
+    CUcontext context;
+    if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context) ||
+        cuMemAddressReserve(&base, 4 * UNIT, 0, 0, 0) || cuMemCreate(&handle, 2 * UNIT, &prop, 0))
+        return 1;
+    if (!cuMemAddressReserve(&other, UNIT, 0, base + 64 * (CUdeviceptr)UNIT, 0)) /* hints-refused */
+        return 2;
+    if (cuMemMap(base, UNIT, UNIT, handle, 0) || cuMemMap(base + UNIT, UNIT, 0, handle, 0))
+        return 3;                                                    /* partial-mappings */
+    if (!try_access(base, UNIT, 0) || try_access(base, 2 * UNIT, 0)) /* access-whole */
+        return 4;
+    if (!cuMemUnmap(base, 2 * UNIT) || cuMemUnmap(base, UNIT) || cuMemUnmap(base + UNIT, UNIT))
+        return 5;                                                  /* unmap-single */
+    if (cuMemRelease(handle) || sim_physical_bytes(0) != 2 * UNIT) /* release-keeps */
+        return 6;
+    if (cuMemCreate(&spare, (size_t)1100 * MIB, &prop, 0)) /* oversubscribe */
+        return 7;
+    return !cuMemsetD8Async(base, 1, UNIT, NULL) && cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS
+               ? 0
+               : 8; /* copies-fault */
+}
+
+static void test_driver(void **state)
+{
+    (void)state;
+    struct outcome outcome;
+    setenv("SEAMALLOC_SIM_MIB", "1024", 1);
+    in_child(look_at_the_driver, &outcome);
+    assert_int_not_equal(outcome.status, 0);
+    setenv("SEAMALLOC_SIM_DRIVER",
+           "partial-mappings,unmap-single,access-whole,release-keeps,hints-refused,oversubscribe,"
+           "copies-fault",
+           1);
+    in_child(look_at_the_driver, &outcome);
+    unsetenv("SEAMALLOC_SIM_DRIVER");
+    unsetenv("SEAMALLOC_SIM_MIB");
+    assert_int_equal(outcome.status, 0);
+}
+
 static int break_a_rule(void)
 {
     if (cuInit(0))
@@ -319,7 +363,8 @@ int main(void)
         cmocka_unit_test(test_faults),      cmocka_unit_test(test_strict),
         cmocka_unit_test(test_report),      cmocka_unit_test(test_report_by_process),
         cmocka_unit_test(test_real_device), cmocka_unit_test(test_not_initialised),
-        cmocka_unit_test(test_limits),      cmocka_unit_test(test_trace),
+        cmocka_unit_test(test_driver),      cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_trace),
     };
     setenv("SEAMALLOC_SIM_PROBE", "/nonexistent", 1); /* also on a machine with a GPU */
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -95,7 +95,7 @@ static void test_release_keeps(void **state)
         assert_ok(cuMemUnmap(base, 4 * UNIT));
         assert_ok(cuMemRelease(first)); /* after the unmap */
         assert_ok(cuMemRelease(second));
-        assert_ok(cuMemUnmap(other, UNIT)); /* before it */
+        assert_ok(cuMemUnmap(other, UNIT));    /* before it */
         assert_ok(cuMemRelease(create(UNIT))); /* never mapped */
         assert_int_equal(sim_physical_bytes(0), on ? 5 * UNIT : 0);
         assert_ok(cuMemAddressFree(base, 8 * UNIT));
@@ -132,7 +132,8 @@ static void test_hints_refused(void **state)
     }
 }
 
-/* note: the driver of a desktop system goes on beyond the memory of the device, and says that none is free. */
+/* note: the driver of a desktop system goes on beyond the memory of the device, and says that none is free.
+ */
 static void test_oversubscribe(void **state)
 {
     (void)state;
@@ -187,7 +188,7 @@ static void test_tenant_between_calls(void **state)
     assert_int_equal(try_create(64 * MIB, &handle), CUDA_ERROR_OUT_OF_MEMORY); /* it was there a call ago */
     assert_ok(try_create(32 * MIB, &handle));
     assert_ok(try_create(64 * MIB, &handle));
-    assert_int_equal(sim_fail_hits(), 0); /* no call failed on purpose */
+    assert_int_equal(sim_fail_hits(), 0);                   /* no call failed on purpose */
     assert_true(sim_fail_text("cuMemGetInfo:1:tenant=4G")); /* all there is */
     assert_ok(cuMemGetInfo(&left, &total));
     assert_int_equal(left, 0);

@@ -272,9 +272,18 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, start)
     const struct CMUnitTest tests[] = {
-        TEST(test_threshold), TEST(test_trim),     TEST(test_reuse),        TEST(test_use_after_free),
-        TEST(test_order),     TEST(test_access),   TEST(test_others_first), TEST(test_destroy),
-        TEST(test_peers),     TEST(test_no_peers), TEST(test_no_access_at_first), TEST(test_no_peers_at_first),
+        TEST(test_threshold),
+        TEST(test_trim),
+        TEST(test_reuse),
+        TEST(test_use_after_free),
+        TEST(test_order),
+        TEST(test_access),
+        TEST(test_others_first),
+        TEST(test_destroy),
+        TEST(test_peers),
+        TEST(test_no_peers),
+        TEST(test_no_access_at_first),
+        TEST(test_no_peers_at_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

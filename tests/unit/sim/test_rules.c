@@ -261,9 +261,15 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, start_small)
     const struct CMUnitTest tests[] = {
-        TEST(test_memory_rules), TEST(test_report_of_a_violation), TEST(test_touching),
-        TEST(test_peers),        TEST(test_handles_of_the_dead),   TEST(test_captures),
-        TEST(test_order_in_captures), TEST(test_events_of_captures), TEST(test_peer_access),
+        TEST(test_memory_rules),
+        TEST(test_report_of_a_violation),
+        TEST(test_touching),
+        TEST(test_peers),
+        TEST(test_handles_of_the_dead),
+        TEST(test_captures),
+        TEST(test_order_in_captures),
+        TEST(test_events_of_captures),
+        TEST(test_peer_access),
         TEST(test_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,7 +27,8 @@ static void test_last_error(void **state)
     assert_ok(cudaFree(ptr));
 }
 
-/* cudaMallocManaged: "valid on the CPU and on all GPUs"; cudaMemPrefetchAsync and cudaMemAdvise are about it. */
+/* cudaMallocManaged: "valid on the CPU and on all GPUs"; cudaMemPrefetchAsync and cudaMemAdvise are about it.
+ */
 static void test_managed(void **state)
 {
     (void)state;
@@ -70,8 +71,8 @@ static void test_managed_refused(void **state)
     assert_int_equal(cudaGetLastError(), cudaErrorMemoryAllocation);
 }
 
-/* Breaks the device for the rest of the process: it comes last. cudaErrorIllegalAddress: "any further CUDA work
- * will return the same error". */
+/* Breaks the device for the rest of the process: it comes last. cudaErrorIllegalAddress: "any further CUDA
+ * work will return the same error". */
 static void test_error_that_stays(void **state)
 {
     (void)state;
