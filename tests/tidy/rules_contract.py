@@ -71,7 +71,7 @@ RULES = (
             ("tests/contract/a.c", "/* guide: x. */\n\nstatic void test_a(void **state)\n{\n}\n"),
             (
                 "tests/contract/a.c",
-                "/* guide: x. */\nstatic void test_a(void **state)\n{\n}\n/* y */\nstatic void test_b(void **s)\n{\n}\n",
+                "/* guide: x. */\nstatic void test_a(void **state)\n{\n}\n/* y */\nstatic void test_b(void **)\n{\n}\n",
             ),
         ),
         good=(
