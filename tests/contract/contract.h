@@ -43,7 +43,7 @@ static int contract_setup(void **state)
     return cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) ? -1 : 0;
 }
 
-static int contract_teardown(void **state)
+static inline int contract_teardown(void **state)
 {
     (void)state;
     return cuCtxSetCurrent(NULL) || cuDevicePrimaryCtxRelease(0) ? -1 : 0;
