@@ -256,6 +256,8 @@ CUresult sim_capture_wait(struct sim_lane *lane, struct sim_event *event)
     struct sim_capture *theirs = capture_of(event->capture_id), *ours = lane->capture;
     if (!theirs && event->capture_id) /* of one that has ended */
         return sim_event_captured(event);
+    if (!theirs && !ours)
+        return CUDA_SUCCESS;
     if (ours == theirs)
         return wait_mark(ours, lane, event);
     if (!theirs)
