@@ -122,6 +122,7 @@ struct sm_device {
     struct sm_spare_event *free_events;
     struct sm_slab event_records;
     uint64_t live_peak; /* bytes of LIVE and PENDING blocks; no reset touches it */
+    uint64_t work;      /* half mappings: two for each handle that was mapped, one for each unmapped */
     uint64_t limit;     /* bytes; SM_UNLIMITED for none */
     double fraction;
     struct sm_heap_counts told[2]; /* what the statistics know of the heap */

@@ -213,6 +213,7 @@ static bool make_plan(const struct sm_request *request, struct plan *plan)
                                                    (uint64_t)(device->heap.parts.bytes[SM_PART_held_free] +
                                                               device->heap.parts.bytes[SM_PART_whole_free]) +
                                                    request->size),
+        .pressure = sm_growth_pressure(options, device->heap.reserved, device->work / 2),
         .small_class = request->home->key.small_class,
     };
     plan->least = sm_growth_least(options, &plan->state);
@@ -485,7 +486,8 @@ static seam_result join(struct sm_request *request, const struct plan *plan, str
                         struct sm_shortage *shortage, struct sm_error *error)
 {
     struct sm_device *device = request->device;
-    if (device->heap.reserved + plan->least <= sm_growth_free_limit(&device->options, plan->state.live_peak))
+    if (device->heap.reserved + plan->least <=
+        sm_growth_free_limit(&device->options, plan->state.live_peak, plan->state.pressure))
         return SEAM_OK;
     sm_lock_take(&device->heap_lock);
     *block = sm_stitch_borrow(request);

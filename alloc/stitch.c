@@ -46,7 +46,7 @@
 #define PIECES_MAX   64
 #define VIEWS_TRIED  64
 #define VIEWS_SPARED 256 /* mappings in views that are never too many */
-#define VIEWS_FACTOR 4   /* beyond that, mappings in views for each handle */
+#define VIEWS_FACTOR 12  /* beyond that, mappings in views for each handle */
 
 /* The smallest free range worth a piece: half a granule. */
 static uint64_t hole_min(const struct sm_device *device)
@@ -385,6 +385,7 @@ static void count_mapping(struct sm_device *device, int64_t bytes)
     sm_stats_move(device->stats, SM_LEVEL_mapped_bytes, SM_KIND_ALL, bytes);
     sm_stats_move(device->stats, SM_LEVEL_view_bytes, SM_KIND_ALL, bytes);
     sm_stats_move(device->stats, SM_LEVEL_mappings, SM_KIND_ALL, bytes > 0 ? 1 : -1);
+    device->work += bytes > 0 ? 2 : 1;
 }
 
 /* Unmaps one handle of a closed view. Returns: false when the driver refused. Heap lock not held. */

@@ -24,6 +24,7 @@ void sm_count_mapped(struct sm_device *device, int64_t bytes, int64_t handles)
     sm_stats_move(device->stats, SM_LEVEL_mapped_bytes, SM_KIND_ALL, bytes);
     sm_stats_move(device->stats, SM_LEVEL_handles, SM_KIND_ALL, handles);
     sm_stats_move(device->stats, SM_LEVEL_mappings, SM_KIND_ALL, handles);
+    device->work += handles > 0 ? 2 * (uint64_t)handles : (uint64_t)-handles;
 }
 
 void sm_note_error(struct sm_device *device)

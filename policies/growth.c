@@ -7,23 +7,33 @@
 #define SMALL_GROWTH_MAX (20 * SM_MIB)
 #define LOOK_AHEAD       (32 * SM_MIB)
 #define SLACK_MIN        (8 * SM_MIB)
-#define ONE_HANDLE_MAX   (34 * SM_MIB)
-#define HANDLE_MIN       (16 * SM_MIB)
-#define HANDLE_MAX       (128 * SM_MIB)
-#define HANDLES_A_GROWTH 12
+/* The largest handle while the work done is what is aimed at. */
+#define HANDLE_USUAL (24 * SM_MIB)
+/* Work is weighed against a mapping for each so many bytes held, but of no less than so many in all. */
+#define WORK_BYTES   (20 * SM_MIB)
+#define WORK_LEAST   (256 * SM_MIB)
+#define PRESSURE_MIN 500
+#define PRESSURE_MAX 2000
 
 /* PyTorch's figures: segments of small requests, and the size from which a request has a segment of its own.
  */
 #define TORCH_SMALL_SEGMENT (2 * SM_MIB)
 #define TORCH_LARGE_MIN     (10 * SM_MIB)
 
-uint64_t sm_growth_free_limit(const struct sm_options *options, uint64_t live_peak)
+uint64_t sm_growth_pressure(const struct sm_options *options, uint64_t reserved, uint64_t work)
+{
+    uint64_t aim = sm_max(reserved, WORK_LEAST) / SM_MIB * options->work_percent;
+    uint64_t done = sm_min(work, UINT32_MAX) * (WORK_BYTES / SM_MIB) * 100;
+    return sm_min(sm_max(done * 1000 / aim, PRESSURE_MIN), PRESSURE_MAX);
+}
+
+uint64_t sm_growth_free_limit(const struct sm_options *options, uint64_t live_peak, uint64_t pressure)
 {
     if (!options->slack_permille)
         return live_peak;
+    uint64_t slack = options->slack_permille * sm_max(pressure, 1000);
     /* Divided first: a peak times 1000 may not fit. */
-    uint64_t slack =
-        live_peak / 1000 * options->slack_permille + live_peak % 1000 * options->slack_permille / 1000;
+    slack = live_peak / 1000000 * slack + live_peak % 1000000 * slack / 1000000;
     return live_peak + sm_max(slack, SLACK_MIN);
 }
 
@@ -61,7 +71,7 @@ uint64_t sm_growth_wanted(const struct sm_options *options, const struct sm_grow
         uint64_t share = sm_min(state->home_bytes / 8, SMALL_GROWTH_MAX);
         return sm_max(least, sm_align_down(share, state->granularity));
     }
-    uint64_t limit = sm_growth_free_limit(options, state->live_peak);
+    uint64_t limit = sm_growth_free_limit(options, state->live_peak, state->pressure);
     if (state->reserved >= limit)
         return least;
     uint64_t room = sm_min(limit - state->reserved, LOOK_AHEAD);
@@ -91,12 +101,12 @@ unsigned sm_growth_handles(const struct sm_options *options, const struct sm_gro
                             SM_GROWTH_HANDLES_MAX, sizes);
     if (state->small_class || bytes == granularity)
         return split_evenly(bytes, largest ? largest : bytes, granularity, SM_GROWTH_HANDLES_MAX, sizes);
-    if (bytes <= ONE_HANDLE_MAX && (!largest || bytes <= largest)) {
+    if (!largest)
+        largest = sm_max(sm_align_down(HANDLE_USUAL / 1000 * state->pressure, granularity), granularity);
+    if (bytes <= largest) {
         sizes[0] = bytes;
         return 1;
     }
-    if (!largest)
-        largest = sm_min(sm_max(bytes / HANDLES_A_GROWTH, HANDLE_MIN), HANDLE_MAX);
     unsigned count =
         split_evenly(bytes - granularity, largest, granularity, SM_GROWTH_HANDLES_MAX - 1, sizes);
     sizes[count] = granularity;

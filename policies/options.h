@@ -42,6 +42,7 @@ struct sm_options {
     /* ours */
     uint64_t small_limit;    /* bytes; requests up to it (inclusive, rounded) are the small class */
     uint64_t handle_bytes;   /* largest handle of a growth; 0: by policies/growth.h */
+    uint64_t work_percent;   /* driver work aimed at, in percent of a mapping for each 20 MiB held */
     uint64_t slack_permille; /* growth below peak live x (1 + this) needs no second thought */
     uint64_t patience_ms;    /* how long a request without memory waits for any pending block to come free */
     uint64_t address_limit;  /* bytes of address space that may be reserved, all devices */

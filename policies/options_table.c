@@ -119,6 +119,9 @@ _Static_assert(sizeof(enum sm_policy) == sizeof(unsigned) && sizeof(enum sm_peer
     X("handle_mib", OURS, "MiB", "auto", "2 to 1048576",                                                     \
       "largest handle of physical memory that a growth asks for; auto: from the size of the growth",         \
       NUMBER_OR(AT(handle_bytes), SM_MIB, 2, 1048576, "auto", 0))                                            \
+    X("work_percent", OURS, "percent", "75", "10 to 100000",                                                \
+      "driver work aimed at, in percent of a mapping for each 20 MiB held: more is smaller handles",         \
+      NUMBER(AT(work_percent), 1, 10, 100000))                                                               \
     X("slack_permille", OURS, "1/1000", "4", "0 to 1000",                                                    \
       "memory may grow this far above the peak of live bytes (at least 8 MiB) before stitching is tried; "   \
       "0: not at all",                                                                                       \

@@ -7,7 +7,8 @@
 
 /* No slack and no small class: each growth is one handle of what is missing, so that layouts are what they
  * say. */
-#define EXACT "slack_permille:0,small_limit_kib:0"
+#define UNSLACK "slack_permille:0,small_limit_kib:0"
+#define EXACT   UNSLACK ",handle_mib:1048576"
 
 #define COMB_MAX 32
 /* Blocks of one size, side by side, each a handle; the even ones are freed. */

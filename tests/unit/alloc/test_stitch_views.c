@@ -190,13 +190,13 @@ static void mappings_in_views_have_a_ceiling(void **state)
     CUdeviceptr blocks[24] = {0};
     uint64_t most = 0, stitches = 0;
     fixture_init(&f);
-    fixture_open(&f, EXACT ",handle_mib:2");
-    for (int i = 0; i < 4000; i++) {
+    fixture_open(&f, UNSLACK ",handle_mib:2");
+    for (int i = 0; i < 12000; i++) {
         unsigned k = (unsigned)random_below(&random, 24);
         if (blocks[k])
             fixture_free(&f, blocks[k]);
         blocks[k] = fixture_alloc(&f, random_in(&random, 1, 20 * 2048) * 512, NULL);
-        uint64_t ceiling = sm_max(256, 4 * f.device->heap.handles), in_use = 0;
+        uint64_t ceiling = sm_max(256, 12 * f.device->heap.handles), in_use = 0;
         const struct sm_view *view;
         TAILQ_FOREACH(view, &f.device->heap.views, link)
             in_use += view->live ? view->count : 0;

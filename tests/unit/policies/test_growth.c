@@ -3,6 +3,7 @@
 #include "base/align.h"
 #include "policies/growth.h"
 #include "tests/unit/policies/cmocka_all.h"
+#include <limits.h>
 
 static uint64_t sizes[SM_GROWTH_HANDLES_MAX];
 
@@ -104,20 +105,44 @@ static void slack_is_a_share_and_at_least_eight_mib(void **state)
 {
     (void)state;
     struct sm_options options = defaults();
-    assert_int_equal(sm_growth_free_limit(&options, 1000 * SM_MIB), 1008 * SM_MIB);
-    assert_int_equal(sm_growth_free_limit(&options, 100000 * SM_MIB), 100400 * SM_MIB);
-    assert_int_equal(sm_growth_free_limit(&options, 0), 8 * SM_MIB);
+    assert_int_equal(sm_growth_free_limit(&options, 1000 * SM_MIB, 1000), 1008 * SM_MIB);
+    assert_int_equal(sm_growth_free_limit(&options, 100000 * SM_MIB, 1000), 100400 * SM_MIB);
+    /* Less work than is aimed at does not narrow it, more widens it. */
+    assert_int_equal(sm_growth_free_limit(&options, 100000 * SM_MIB, 500), 100400 * SM_MIB);
+    assert_int_equal(sm_growth_free_limit(&options, 100000 * SM_MIB, 2000), 100800 * SM_MIB);
+    assert_int_equal(sm_growth_free_limit(&options, 0, 1000), 8 * SM_MIB);
     options.slack_permille = 1000;
-    assert_true(sm_growth_free_limit(&options, (uint64_t)1 << 60) == (uint64_t)1 << 61);
+    assert_true(sm_growth_free_limit(&options, (uint64_t)1 << 60, 1000) == (uint64_t)1 << 61);
     options.slack_permille = 0;
-    assert_int_equal(sm_growth_free_limit(&options, 100000 * SM_MIB), 100000 * SM_MIB);
+    assert_int_equal(sm_growth_free_limit(&options, 100000 * SM_MIB, 2000), 100000 * SM_MIB);
 }
+
+static void pressure_is_work_against_a_mapping_for_each_20_mib(void **state)
+{
+    (void)state;
+    struct sm_options options = defaults();
+    options.work_percent = 100;
+    assert_int_equal(sm_growth_pressure(&options, 20000 * SM_MIB, 1000), 1000);
+    assert_int_equal(sm_growth_pressure(&options, 20000 * SM_MIB, 1500), 1500);
+    assert_int_equal(sm_growth_pressure(&options, 40000 * SM_MIB, 1500), 750);
+    options.work_percent = 50;
+    assert_int_equal(sm_growth_pressure(&options, 20000 * SM_MIB, 600), 1200);
+    assert_int_equal(sm_growth_pressure(&options, 20000 * SM_MIB, 0), 500);
+    assert_int_equal(sm_growth_pressure(&options, 0, 0), 500);
+    assert_int_equal(sm_growth_pressure(&options, 0, UINT64_MAX), 2000);
+    assert_int_equal(sm_growth_pressure(&options, UINT64_MAX, 1000), 500);
+    /* The first growths say little: they are weighed as if 256 MiB were held. */
+    options.work_percent = 100;
+    assert_int_equal(sm_growth_pressure(&options, 2 * SM_MIB, 16), 1250);
+}
+
+static uint64_t pressure = 1000;
 
 /* Properties of every cut; returns the count. */
 static unsigned cut(const struct sm_options *options, uint64_t bytes, uint64_t granularity, bool small_class)
 {
     struct sm_growth_state growth = {
-        .granularity = granularity, .missing = bytes, .small_class = small_class};
+        .granularity = granularity, .missing = bytes, .pressure = pressure, .small_class = small_class};
     uint64_t sum = 0;
     unsigned count = sm_growth_handles(options, &growth, bytes, sizes);
     assert_in_range(count, 1, SM_GROWTH_HANDLES_MAX);
@@ -129,35 +154,48 @@ static unsigned cut(const struct sm_options *options, uint64_t bytes, uint64_t g
     return count;
 }
 
-static void up_to_34_mib_is_one_handle(void **state)
+static void a_small_growth_is_one_handle(void **state)
 {
     (void)state;
     struct sm_options options = defaults();
-    for (uint64_t bytes = 2 * SM_MIB; bytes <= 34 * SM_MIB; bytes += 2 * SM_MIB)
+    for (uint64_t bytes = 2 * SM_MIB; bytes <= 22 * SM_MIB; bytes += 2 * SM_MIB)
         assert_int_equal(cut(&options, bytes, 2 * SM_MIB, false), 1);
-    assert_int_equal(cut(&options, 20 * SM_MIB, 2 * SM_MIB, true), 1);
+    assert_int_equal(cut(&options, 200 * SM_MIB, 2 * SM_MIB, true), 1);
 }
 
 static void more_is_equal_handles_and_a_granule(void **state)
 {
     (void)state;
     struct sm_options options = defaults();
-    assert_int_equal(cut(&options, 36 * SM_MIB, 2 * SM_MIB, false), 4); /* 12, 12, 10, 2 */
+    assert_int_equal(cut(&options, 26 * SM_MIB, 2 * SM_MIB, false), 3); /* 12, 12, 2 */
     assert_int_equal(sizes[0], 12 * SM_MIB);
-    assert_int_equal(sizes[2], 10 * SM_MIB);
-    assert_int_equal(sizes[3], 2 * SM_MIB);
-    assert_int_equal(cut(&options, 1202 * SM_MIB, 2 * SM_MIB, false), 13); /* at most 100 MiB each */
-    assert_int_equal(cut(&options, 10242 * SM_MIB, 2 * SM_MIB, false), 81);
-    assert_int_equal(sizes[0], 128 * SM_MIB);
-    for (uint64_t bytes = 36 * SM_MIB; bytes < 8 * SM_GIB; bytes += 46 * SM_MIB) {
-        unsigned count = cut(&options, bytes, 2 * SM_MIB, false);
-        uint64_t most = sm_min(sm_max(bytes / 12, 16 * SM_MIB), 128 * SM_MIB);
-        assert_int_equal(sizes[count - 1], 2 * SM_MIB);
-        for (unsigned i = 0; i + 1 < count; i++) {
-            assert_true(sizes[i] <= most);
-            assert_true(sizes[0] - sizes[i] <= 2 * SM_MIB);
+    assert_int_equal(sizes[2], 2 * SM_MIB);
+    for (pressure = 500; pressure <= 2000; pressure += 250) {
+        for (uint64_t bytes = 48 * SM_MIB; bytes < 8 * SM_GIB; bytes += 46 * SM_MIB) {
+            unsigned count = cut(&options, bytes, 2 * SM_MIB, false);
+            if (count == 1)
+                continue; /* 48 MiB under the highest pressure */
+            assert_int_equal(sizes[count - 1], 2 * SM_MIB);
+            for (unsigned i = 0; i + 1 < count; i++) {
+                assert_true(sizes[i] <= 24 * SM_MIB * pressure / 1000);
+                assert_true(sizes[0] - sizes[i] <= 2 * SM_MIB);
+            }
         }
     }
+    pressure = 1000;
+}
+
+static void work_makes_handles_larger(void **state)
+{
+    (void)state;
+    struct sm_options options = defaults();
+    unsigned before = UINT_MAX;
+    for (pressure = 500; pressure <= 2000; pressure += 500) {
+        unsigned count = cut(&options, 10 * SM_GIB, 2 * SM_MIB, false);
+        assert_true(count < before);
+        before = count;
+    }
+    pressure = 1000;
 }
 
 static void handle_mib_is_an_upper_bound(void **state)
@@ -173,7 +211,8 @@ static void handle_mib_is_an_upper_bound(void **state)
         }
     }
     options.handle_bytes = SM_GIB;
-    assert_int_equal(cut(&options, 502 * SM_MIB, 2 * SM_MIB, false), 2);
+    assert_int_equal(cut(&options, 502 * SM_MIB, 2 * SM_MIB, false), 1);
+    assert_int_equal(cut(&options, 1026 * SM_MIB, 2 * SM_MIB, false), 2);
     options.handle_bytes = 3 * SM_MIB; /* no multiple of the granularity */
     cut(&options, 100 * SM_MIB, 2 * SM_MIB, false);
     assert_int_equal(sizes[0], 2 * SM_MIB);
@@ -210,8 +249,10 @@ int main(void)
         cmocka_unit_test(small_homes_grow_by_an_eighth),
         cmocka_unit_test(looking_ahead_stays_below_the_peak_and_its_slack),
         cmocka_unit_test(slack_is_a_share_and_at_least_eight_mib),
-        cmocka_unit_test(up_to_34_mib_is_one_handle),
+        cmocka_unit_test(pressure_is_work_against_a_mapping_for_each_20_mib),
+        cmocka_unit_test(a_small_growth_is_one_handle),
         cmocka_unit_test(more_is_equal_handles_and_a_granule),
+        cmocka_unit_test(work_makes_handles_larger),
         cmocka_unit_test(handle_mib_is_an_upper_bound),
         cmocka_unit_test(handles_grow_rather_than_exceed_the_count),
         cmocka_unit_test(any_granularity),
