@@ -182,6 +182,8 @@ static seam_result open_context(struct sm_device *device, struct sm_error *error
     if (result)
         return result;
     result = find_properties(device, error);
+    if (!result && device->options.policy == SM_POLICY_STITCH && device->options.map_parts && !device->lost)
+        result = sm_grow_try_parts(device, &device->heap.parts_map, error);
     sm_device_leave(device, &visit);
     return result;
 }

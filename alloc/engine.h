@@ -265,6 +265,9 @@ seam_result sm_grow_try(struct sm_device *device, bool *created, struct sm_error
 /* Does all of it with one granule: reserves, creates, maps, gives access to all that device->access lists,
  * and takes it back. As above. Returns: SEAM_OK and the name of the call that was refused, or NULL. */
 seam_result sm_grow_probe(struct sm_device *device, const char **refused, struct sm_error *error);
+/* Does the driver map a part of a handle alone? Tried as above with the second granule of a handle of two;
+ * *parts is false when a call is refused or there is no room. Returns: SEAM_OK or SEAM_E_HOST_OOM. */
+seam_result sm_grow_try_parts(struct sm_device *device, bool *parts, struct sm_error *error);
 /* New memory of exactly `bytes` in the request's home, apart from its free neighbours.
  * Requires: as sm_grow. Returns: SEAM_OK and *piece, LENT to nobody yet; else as sm_grow. */
 seam_result sm_grow_piece(struct sm_request *request, uint64_t bytes, struct sm_block **piece,
@@ -309,8 +312,8 @@ void sm_note_error(struct sm_device *device);
  * heap lock not; a record was prepared in device->lost_records. */
 void sm_lose_handle(struct sm_device *device, uint64_t name, uint64_t size, uint64_t address,
                     enum sm_kind kind);
-/* The driver did not take all of a trial back: a handle (size 0: none), perhaps mapped, and a reservation of
- * one granule (0: none). As above. */
+/* The driver did not take all of a trial back: a handle (size 0: none), of which a granule is perhaps mapped,
+ * and a reservation of one granule (0: none). As above. */
 void sm_lose_trial(struct sm_device *device, uint64_t name, uint64_t size, bool mapped, uint64_t span);
 
 /* ---- stitch.c: blocks from several places ---- */

@@ -62,25 +62,27 @@ seam_result sm_grow_try(struct sm_device *device, bool *created, struct sm_error
     return SEAM_OK;
 }
 
-/* Takes a trial back. Returns: false when the driver refused something, which is kept for later. */
-static bool take_back(struct sm_device *device, uint64_t handle, bool mapped, uint64_t base)
+/* Takes a trial with a handle of so many bytes back. Returns: false when the driver refused something, which
+ * is kept for later. */
+static bool take_back(struct sm_device *device, uint64_t handle, uint64_t bytes, bool mapped, uint64_t base)
 {
     struct sm_driver *driver = device->allocator->driver;
-    uint64_t size = device->granularity;
-    if (mapped && sm_unmap(device, base, size))
+    if (mapped && sm_unmap(device, base, device->granularity))
         mapped = false;
     if (!mapped && SM_CALL(driver, cuMemRelease, handle) == CUDA_SUCCESS)
-        size = 0;
-    if (base && !size && SM_CALL(driver, cuMemAddressFree, base, device->granularity) == CUDA_SUCCESS)
+        bytes = 0;
+    if (base && !bytes && SM_CALL(driver, cuMemAddressFree, base, device->granularity) == CUDA_SUCCESS)
         base = 0;
-    if (!size && !base)
+    if (!bytes && !base)
         return true;
     sm_note_error(device);
-    sm_lose_trial(device, handle, size, mapped, base);
+    sm_lose_trial(device, handle, bytes, mapped, base);
     return false;
 }
 
-seam_result sm_grow_probe(struct sm_device *device, const char **refused, struct sm_error *error)
+/* Maps the granule at `offset` of a handle of so many bytes, opens it, and takes all back. */
+static seam_result try_mapping(struct sm_device *device, uint64_t bytes, uint64_t offset,
+                               const char **refused, struct sm_error *error)
 {
     struct sm_driver *driver = device->allocator->driver;
     uint64_t size = device->granularity;
@@ -92,14 +94,14 @@ seam_result sm_grow_probe(struct sm_device *device, const char **refused, struct
         return sm_error_set(error, SEAM_E_HOST_OOM, "no host memory for the records of device %d",
                             device->ordinal);
     *refused = "cuMemCreate"; /* first, as a device without room for it leaves nothing to undo then */
-    code = SM_CALL(driver, cuMemCreate, &handle, size, &device->properties, 0);
+    code = SM_CALL(driver, cuMemCreate, &handle, bytes, &device->properties, 0);
     if (code != CUDA_SUCCESS)
         return code == CUDA_ERROR_OUT_OF_MEMORY ? too_full(device, error) : SEAM_OK;
     *refused = "cuMemAddressReserve";
     code = SM_CALL(driver, cuMemAddressReserve, &base, size, 0, 0, 0);
     if (code == CUDA_SUCCESS) {
         *refused = "cuMemMap";
-        code = SM_CALL(driver, cuMemMap, base, size, 0, handle, 0);
+        code = SM_CALL(driver, cuMemMap, base, size, offset, handle, 0);
         mapped = code == CUDA_SUCCESS;
     }
     if (mapped) {
@@ -108,9 +110,22 @@ seam_result sm_grow_probe(struct sm_device *device, const char **refused, struct
     }
     if (code == CUDA_SUCCESS)
         *refused = NULL;
-    if (!take_back(device, handle, mapped, base))
+    if (!take_back(device, handle, bytes, mapped, base))
         *refused = "cuMemUnmap, cuMemRelease or cuMemAddressFree";
     return SEAM_OK;
+}
+
+seam_result sm_grow_probe(struct sm_device *device, const char **refused, struct sm_error *error)
+{
+    return try_mapping(device, device->granularity, 0, refused, error);
+}
+
+seam_result sm_grow_try_parts(struct sm_device *device, bool *parts, struct sm_error *error)
+{
+    const char *refused = NULL;
+    seam_result result = try_mapping(device, 2 * device->granularity, device->granularity, &refused, error);
+    *parts = !result && !refused;
+    return result == SEAM_E_HOST_OOM ? result : SEAM_OK;
 }
 
 /* ---- address space ---- */
@@ -215,6 +230,7 @@ static bool make_plan(const struct sm_request *request, struct plan *plan)
                                                    request->size),
         .pressure = sm_growth_pressure(options, device->heap.reserved, device->work / 2),
         .small_class = request->home->key.small_class,
+        .parts = device->heap.parts_map,
     };
     plan->least = sm_growth_least(options, &plan->state);
     plan->wanted = plan->apart ? plan->least : sm_min(sm_growth_wanted(options, &plan->state), gap->size);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stitch: one block from free memory of several places.
  *
- *   1 holes    free ranges of at least half a granule in the large homes that may lend: the request's own,
- *              and those of streams that are known to be done with everything they were given
+ *   1 holes    free ranges of at least half a granule (two, where parts of handles map) in the large homes
+ *              that may lend: the request's own, and those of streams that are known to be done with
+ *              everything they were given
  *   2 middles  whole handles of the holes with the most of them, until the request is covered
  *   3 ends     the first piece may begin inside a handle, if it ends with it; the last may end inside one;
  *              the two may not share a handle, as a view holds a handle once
@@ -10,6 +11,10 @@
  *   5 view     a fresh range of addresses; each handle the pieces touch is mapped into it whole, then access
  *              in one call
  *   6 block    the pieces are LENT, the block lies in the view, and the view is kept after it
+ *
+ * Where the driver maps any part of a handle (found by trying when a device is set up), all of this holds of
+ * granules instead of handles: pieces begin and end at granules, and only those are mapped. Nothing is lost
+ * but what lies beside other bytes in a granule.
  *
  * Pieces are lent before the heap lock is given up for the driver, so that nobody takes them; a refused call
  * gives them back and undoes the view.
@@ -27,7 +32,9 @@
  * the free bytes of the small class: no large handle is free whole. Premises: the default pool, no split
  * limit; every stream with free memory is done and lending is on, or else the homes that may not lend count
  * apart; at most HOLES_MAX holes, of which PIECES_MAX - 3 have whole handles; nobody takes or gives memory
- * meanwhile; the driver refuses nothing; growth did not fill a gap whole to join what lies behind it.
+ * meanwhile; the driver refuses nothing; growth did not fill a gap whole to join what lies behind it. Where
+ * parts of handles map, read "granule" for "large handle" and add two granules: growth alone may use a free
+ * range that is below a hole's least size, and be no more than a stitch with as much free elsewhere.
  * Proof. Each free whole handle is at least a granule and lies in the middle of one hole. (a) Growth with a
  * stitch: the middles did not cover the request, so all of them were chosen; what is cut off at the end, as
  * growth is whole granules, is less than a granule, and frees no whole handle. (b) Growth alone, by n bytes
@@ -46,12 +53,14 @@
 #define PIECES_MAX   64
 #define VIEWS_TRIED  64
 #define VIEWS_SPARED 256 /* mappings in views that are never too many */
-#define VIEWS_FACTOR 12  /* beyond that, mappings in views for each handle */
+#define HANDLE_BYTES (16 * SM_MIB)
+#define VIEWS_FACTOR 12 /* beyond that, mappings in views for each handle */
 
-/* The smallest free range worth a piece: half a granule. */
+/* The smallest free range worth a piece: half a granule, which may be most of an end; two where parts of
+ * handles map, as then every hole would be a piece. */
 static uint64_t hole_min(const struct sm_device *device)
 {
-    return device->granularity / 2;
+    return device->heap.parts_map ? 2 * device->granularity : device->granularity / 2;
 }
 
 struct hole {
@@ -187,6 +196,20 @@ struct sm_block *sm_stitch_reuse(struct sm_request *request)
 
 /* ---- which pieces ---- */
 
+/* Where a piece may begin or end inside a view: at handles, or at granules where the driver maps parts. */
+static uint64_t seam_up(const struct sm_extent *extent, uint64_t address)
+{
+    const struct sm_heap *heap = extent->home->heap;
+    return heap->parts_map ? sm_align_up(address, heap->granularity) : sm_extent_boundary_up(extent, address);
+}
+
+static uint64_t seam_down(const struct sm_extent *extent, uint64_t address)
+{
+    const struct sm_heap *heap = extent->home->heap;
+    return heap->parts_map ? sm_align_down(address, heap->granularity)
+                           : sm_extent_boundary_down(extent, address);
+}
+
 static uint64_t middle_of(const struct hole *hole)
 {
     return hole->down > hole->up ? hole->down - hole->up : 0;
@@ -212,8 +235,8 @@ static void add_holes(const struct sm_device *device, struct draft *draft, struc
             .block = block,
             .low = block->address,
             .high = sm_block_end(block),
-            .up = sm_extent_boundary_up(block->extent, block->address),
-            .down = sm_extent_boundary_down(block->extent, sm_block_end(block)),
+            .up = seam_up(block->extent, block->address),
+            .down = seam_down(block->extent, sm_block_end(block)),
         };
     }
 }
@@ -237,12 +260,15 @@ static uint64_t choose_middles(struct draft *draft, uint64_t size)
     return total;
 }
 
-/* Do the first piece's head and the last piece's tail lie in one handle? */
-static bool share_a_handle(const struct hole *first, const struct hole *last)
+/* Would the first piece's head and the last piece's tail map the same bytes: a handle, or a granule? */
+static bool share_a_seam(const struct hole *first, const struct hole *last)
 {
-    return first->block->extent == last->block->extent &&
-           sm_extent_handle_at(first->block->extent, first->low) ==
-               sm_extent_handle_at(last->block->extent, last->high - 1);
+    const struct sm_extent *extent = first->block->extent;
+    if (extent != last->block->extent)
+        return false;
+    if (extent->home->heap->parts_map)
+        return seam_down(extent, first->low) == seam_down(extent, last->high - 1);
+    return sm_extent_handle_at(extent, first->low) == sm_extent_handle_at(extent, last->high - 1);
 }
 
 /* The hole that gains most as an end, beside what it gives as a middle. */
@@ -254,7 +280,7 @@ static struct hole *choose_end(struct draft *draft, uint64_t (*part)(const struc
     for (unsigned i = 0; i < draft->hole_count; i++) {
         struct hole *hole = &draft->holes[i];
         uint64_t gain = part(hole) - (hole->middle ? sm_min(middle_of(hole), part(hole)) : 0);
-        if (hole != other && gain > best_gain && !(other && share_a_handle(other, hole))) {
+        if (hole != other && gain > best_gain && !(other && share_a_seam(other, hole))) {
             best = hole;
             best_gain = gain;
         }
@@ -330,6 +356,16 @@ static void make_draft(const struct sm_request *request, struct draft *draft)
         last->middle = false;
     }
     total = drop_middles(draft, total, size);
+    /* An end that is not needed either is a mapping less. A first piece stays where only whole handles map:
+     * its bytes beside others can serve nothing else. */
+    if (last && total - last_of(last) >= size) {
+        total -= last_of(last);
+        last = NULL;
+    }
+    if (first && request->device->heap.parts_map && total - first_of(first) >= size) {
+        total -= first_of(first);
+        first = NULL;
+    }
     draft->missing = total < size ? sm_align_up(size - total, request->device->granularity) : 0;
     draft->growth = draft->missing;
     if (first)
@@ -531,6 +567,20 @@ static uint32_t handles_of(const struct sm_block *piece)
     return count;
 }
 
+/* Adds what a piece from `at` on needs of a handle: all of it, or its granules. Returns: where the handle
+ * ends. */
+static uint64_t add_entry(struct sm_view *view, const struct sm_block *piece, struct sm_handle *handle,
+                          uint64_t at)
+{
+    uint64_t low = handle->address, high = handle->address + handle->size;
+    if (piece->extent->home->heap->parts_map) {
+        low = seam_down(piece->extent, at);
+        high = sm_min(high, seam_up(piece->extent, sm_block_end(piece)));
+    }
+    sm_view_add(view, piece->extent, handle, low - handle->address, high - low);
+    return handle->address + handle->size;
+}
+
 /* The records of a view over the pieces. Heap lock held. */
 static struct sm_view *record_view(struct sm_request *request, const struct lent *lent)
 {
@@ -543,8 +593,7 @@ static struct sm_view *record_view(struct sm_request *request, const struct lent
         const struct sm_block *piece = lent->blocks[i];
         for (uint64_t at = piece->address; at < sm_block_end(piece);) {
             struct sm_handle *handle = sm_extent_handle_at(piece->extent, at);
-            sm_view_add(view, piece->extent, handle);
-            at = handle->address + handle->size;
+            at = add_entry(view, piece, handle, at);
         }
     }
     return view;
@@ -576,8 +625,8 @@ static seam_result map_view(struct sm_device *device, struct sm_view *view, stru
     for (uint32_t i = 0; i < view->count && code == CUDA_SUCCESS; i++) {
         struct sm_view_entry *entry = &view->entries[i];
         call = "cuMemMap";
-        code =
-            SM_CALL(driver, cuMemMap, base + entry->offset, entry->size, 0, sm_view_handle(entry)->name, 0);
+        code = SM_CALL(driver, cuMemMap, base + entry->offset, entry->size, entry->from,
+                       sm_view_handle(entry)->name, 0);
         /* Said to have failed, it may be there all the same. */
         entry->mapped = code == CUDA_SUCCESS || sm_is_mapped(device, base + entry->offset);
         sm_lock_take(&device->heap_lock);
@@ -611,7 +660,7 @@ static struct sm_block *make_block(struct sm_request *request, struct sm_view *v
 {
     struct sm_device *device = request->device;
     const struct sm_block *head = lent->blocks[0];
-    uint64_t offset = head->address - sm_extent_handle_at(head->extent, head->address)->address;
+    uint64_t offset = head->address - sm_view_home(&view->entries[0]);
     struct sm_block *block;
     for (unsigned i = 0; i + 1 < lent->count; i++)
         lent->blocks[i]->next_piece = lent->blocks[i + 1];
@@ -671,6 +720,13 @@ static seam_result add_growth(struct sm_request *request, const struct draft *dr
     return SEAM_OK;
 }
 
+/* Mappings in views that are not too many. Large handles are counted as several. */
+static uint64_t mappings_spared(const struct sm_device *device)
+{
+    uint64_t handles = sm_max(device->heap.handles, device->heap.reserved / HANDLE_BYTES);
+    return sm_max(VIEWS_SPARED, VIEWS_FACTOR * handles);
+}
+
 seam_result sm_stitch(struct sm_request *request, uint64_t plain, struct sm_block **block,
                       struct sm_shortage *shortage, struct sm_error *error)
 {
@@ -704,7 +760,7 @@ seam_result sm_stitch(struct sm_request *request, uint64_t plain, struct sm_bloc
     else
         *block = make_block(request, view, &lent, record);
     sm_device_tell(device);
-    uint64_t most = sm_max(VIEWS_SPARED, VIEWS_FACTOR * device->heap.handles);
+    uint64_t most = mappings_spared(device);
     sm_lock_give(&device->heap_lock);
     sm_stitch_evict(device, most, SM_TRIM_IDLE_ONLY);
     return result;

@@ -76,6 +76,12 @@ static bool free_plain(struct sm_device *device, uint64_t base)
 
 /* ---- lost handles ---- */
 
+/* What is mapped of a lost handle: a granule of one that was tried, else all of it. */
+static uint64_t mapped_size(const struct sm_lost_handle *lost)
+{
+    return lost->span_size ? lost->span_size : lost->size;
+}
+
 /* The driver did not take something back. Requires: a record prepared. Heap lock not held. */
 static void lose(struct sm_device *device, const struct sm_lost_handle *what)
 {
@@ -92,7 +98,7 @@ static void lose(struct sm_device *device, const struct sm_lost_handle *what)
         sm_stats_move(device->stats, SM_LEVEL_handles, SM_KIND_ALL, 1);
     }
     if (lost->address) {
-        sm_stats_move(device->stats, SM_LEVEL_mapped_bytes, SM_KIND_ALL, (int64_t)lost->size);
+        sm_stats_move(device->stats, SM_LEVEL_mapped_bytes, SM_KIND_ALL, (int64_t)mapped_size(lost));
         sm_stats_move(device->stats, SM_LEVEL_mappings, SM_KIND_ALL, 1);
     }
     if (lost->span_size) {
@@ -145,10 +151,10 @@ static void found_addresses(struct sm_device *device, const struct sm_lost_handl
 static bool take_back(struct sm_device *device, struct sm_lost_handle *lost)
 {
     struct sm_driver *driver = device->allocator->driver;
-    if (lost->address && sm_unmap(device, lost->address, lost->size)) {
+    if (lost->address && sm_unmap(device, lost->address, mapped_size(lost))) {
         lost->address = 0;
         sm_lock_take(&device->heap_lock);
-        sm_stats_move(device->stats, SM_LEVEL_mapped_bytes, SM_KIND_ALL, -(int64_t)lost->size);
+        sm_stats_move(device->stats, SM_LEVEL_mapped_bytes, SM_KIND_ALL, -(int64_t)mapped_size(lost));
         sm_stats_move(device->stats, SM_LEVEL_mappings, SM_KIND_ALL, -1);
         sm_lock_give(&device->heap_lock);
     }
@@ -462,7 +468,7 @@ void sm_trim_teardown(struct sm_device *device)
     struct sm_extent *extent;
     for (lost = device->lost; lost; lost = lost->next) {
         if (lost->address)
-            (void)SM_CALL(driver, cuMemUnmap, lost->address, lost->size);
+            (void)SM_CALL(driver, cuMemUnmap, lost->address, mapped_size(lost));
         if (lost->size)
             (void)SM_CALL(driver, cuMemRelease, lost->name);
         if (lost->span_size) {

@@ -10,8 +10,10 @@
 /* The largest handle while the work done is what is aimed at. */
 #define HANDLE_USUAL (24 * SM_MIB)
 /* Work is weighed against a mapping for each so many bytes held, but of no less than so many in all. */
-#define WORK_BYTES   (20 * SM_MIB)
-#define WORK_LEAST   (256 * SM_MIB)
+#define WORK_BYTES (20 * SM_MIB)
+#define WORK_LEAST (256 * SM_MIB)
+/* Where parts of handles map. */
+#define HANDLE_PARTS (512 * SM_MIB)
 #define PRESSURE_MIN 500
 #define PRESSURE_MAX 2000
 
@@ -101,6 +103,9 @@ unsigned sm_growth_handles(const struct sm_options *options, const struct sm_gro
                             SM_GROWTH_HANDLES_MAX, sizes);
     if (state->small_class || bytes == granularity)
         return split_evenly(bytes, largest ? largest : bytes, granularity, SM_GROWTH_HANDLES_MAX, sizes);
+    if (state->parts)
+        return split_evenly(bytes, largest ? largest : HANDLE_PARTS, granularity, SM_GROWTH_HANDLES_MAX,
+                            sizes);
     if (!largest)
         largest = sm_max(sm_align_down(HANDLE_USUAL / 1000 * state->pressure, granularity), granularity);
     if (bytes <= largest) {

@@ -15,6 +15,9 @@
  * stitches less. Work is weighed against what PyTorch's expandable segments do for the same bytes, a mapping
  * for each 20 MiB; work_percent says how much of that is aimed at.
  *
+ * Where parts of handles map in views, their size loses nothing: handles are of up to 512 MiB, and the
+ * last granule needs none of its own.
+ *
  * Under expandable all handles are of one size, 2 MiB for the small class and large_segment_size for the
  * large one, and no more are asked for than are missing. Under native a growth is a segment: 2 MiB for small
  * requests, large_segment_size below 10 MiB, else the request rounded up to 2 MiB. */
@@ -31,6 +34,7 @@ struct sm_growth_state {
     uint64_t live_peak;   /* of the device, the request at hand included */
     uint64_t pressure;    /* sm_growth_pressure() */
     bool small_class;
+    bool parts; /* any part of a handle maps in views */
 };
 
 #define SM_GROWTH_HANDLES_MAX 1024

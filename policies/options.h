@@ -46,6 +46,7 @@ struct sm_options {
     uint64_t slack_permille; /* growth below peak live x (1 + this) needs no second thought */
     uint64_t patience_ms;    /* how long a request without memory waits for any pending block to come free */
     uint64_t address_limit;  /* bytes of address space that may be reserved, all devices */
+    bool map_parts;          /* where the driver maps any part of a handle, do so in views */
     enum sm_lending lending; /* whether free memory of a stream may serve another */
     enum sm_peers peers;     /* who is granted access to new mappings */
     bool exportable;         /* ask for handles that can be shared (file descriptor) where the device can */

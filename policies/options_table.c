@@ -133,6 +133,9 @@ _Static_assert(sizeof(enum sm_policy) == sizeof(unsigned) && sizeof(enum sm_peer
     X("address_limit_gib", OURS, "GiB", "131072", "1 to 131072",                                             \
       "address space that may be reserved, all devices together",                                            \
       NUMBER(AT(address_limit), SM_GIB, 1, 131072))                                                          \
+    X("map_parts", OURS, "bool", "True", "True or False",                                                    \
+      "map parts of handles when blocks are stitched, where the driver is found to do that",                 \
+      BOOL(AT(map_parts)))                                                                                   \
     X("lending", OURS, "name", "completed", "completed or off",                                              \
       "free memory of one stream for another under stitch: once its work is known to be done, or never",     \
       CHOICE(AT(lending), lending_names))                                                                    \

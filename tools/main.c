@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 static const char usage[] =
-    "usage: seamalloc replay [--policy NAME|FILE] [--device-mib N] [--cost PRESET] [--descending] [--json]\n"
-    "                        TRACE...\n"
+    "usage: seamalloc replay [--policy NAME|FILE] [--device-mib N] [--cost PRESET] [--scale F]\n"
+    "                        [--partial-mappings] [--descending] [--json] TRACE...\n"
     "       seamalloc convert IN OUT                  (.seamtrace .txt .pickle .csv)\n"
     "       seamalloc bench [--json] [--threads N]\n"
     "       seamalloc run [OPTIONS] SCRIPT [ARGS]     (python3 -m seamalloc run)\n"
@@ -21,10 +21,12 @@ static const char usage[] =
     "policy.\n"
     "Policies: stitch (default), expandable and native (after PyTorch's rules), or a FILE of key:value "
     "settings\n"
-    "(docs/options.md). --descending: plain allocations lie at falling addresses, as with some drivers.\n";
+    "(docs/options.md). --scale: sizes times F. --partial-mappings: the device maps any part of a handle.\n"
+    "--descending: plain allocations lie at falling addresses, as with some drivers.\n";
 
 struct arguments {
     struct sim_config config;
+    double scale; /* of sizes */
     const char *policies[16];
     int policy_count;
     bool json;
@@ -33,13 +35,15 @@ struct arguments {
 static bool parse(int argc, char **argv, struct arguments *arguments)
 {
     static const struct option options[] = {
-        {"policy", required_argument, NULL, 'p'}, {"device-mib", required_argument, NULL, 'm'},
-        {"cost", required_argument, NULL, 'c'},   {"json", no_argument, NULL, 'j'},
-        {"descending", no_argument, NULL, 'd'},   {0}};
+        {"policy", required_argument, NULL, 'p'},     {"device-mib", required_argument, NULL, 'm'},
+        {"cost", required_argument, NULL, 'c'},       {"json", no_argument, NULL, 'j'},
+        {"descending", no_argument, NULL, 'd'},       {"scale", required_argument, NULL, 's'},
+        {"partial-mappings", no_argument, NULL, 'a'}, {0}};
     int c;
     char *end;
     sim_config_default(&arguments->config);
     arguments->config.backed = false;
+    arguments->scale = 1;
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
         if (c == 'p' && arguments->policy_count < 16)
             arguments->policies[arguments->policy_count++] = optarg;
@@ -49,7 +53,16 @@ static bool parse(int argc, char **argv, struct arguments *arguments)
             arguments->json = true;
         else if (c == 'd')
             arguments->config.plain_descend = true;
-        else if (c == 'm') {
+        else if (c == 'a')
+            arguments->config.partial_mappings = true;
+        else if (c == 's') {
+            arguments->scale = strtod(optarg, &end);
+            if (*end || end == optarg || !(arguments->scale > 0 && arguments->scale <= 1000)) {
+                fprintf(stderr, "seamalloc: --scale %s: a number above 0, at most 1000, was expected\n",
+                        optarg);
+                return false;
+            }
+        } else if (c == 'm') {
             arguments->config.device_bytes = strtoull(optarg, &end, 10) << 20;
             if (*end || !arguments->config.device_bytes) {
                 fprintf(stderr, "seamalloc: --device-mib %s: a number of MiB above 0 was expected\n", optarg);
@@ -102,9 +115,10 @@ static int replay(int argc, char **argv)
                "reserved", "use");
     for (int i = optind; i < argc; i++)
         for (int p = 0; p < arguments.policy_count; p++) {
-            json_t *row = choose_policy(arguments.policies[p])
-                              ? replay_trace(argv[i], arguments.policies[p], &arguments.config)
-                              : NULL;
+            json_t *row =
+                choose_policy(arguments.policies[p])
+                    ? replay_trace(argv[i], arguments.policies[p], arguments.scale, &arguments.config)
+                    : NULL;
             if (!row)
                 failures++;
             else if (!arguments.json)

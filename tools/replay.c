@@ -54,6 +54,7 @@ struct slot {
 
 struct replay {
     const char *path;
+    double scale;
     struct slot *blocks; /* by id */
     uint64_t ids;
     int devices;
@@ -362,6 +363,15 @@ static json_t *result_of(const struct replay *replay, const char *policy, const 
     return row;
 }
 
+/* A request of some bytes remains one. */
+static uint64_t scaled(uint64_t size, double scale)
+{
+    uint64_t bytes = (uint64_t)((double)size * scale);
+    if (scale == 1)
+        return size;
+    return bytes || !size ? bytes : 1;
+}
+
 static int play_all(struct replay *replay, int64_t events, uint64_t *half)
 {
     struct trace *trace = trace_open(replay->path);
@@ -370,6 +380,7 @@ static int play_all(struct replay *replay, int64_t events, uint64_t *half)
     if (!trace)
         return -1;
     while ((code = trace_next(trace, &event)) > 0) {
+        event.size = scaled(event.size, replay->scale);
         if ((int64_t)replay->events == events / 2)
             for (size_t i = 0; i < CALLS; i++)
                 half[i] = sim_calls(calls[i].name);
@@ -399,7 +410,7 @@ static void free_replay(struct replay *replay)
     free(replay);
 }
 
-json_t *replay_trace(const char *path, const char *policy, const struct sim_config *config)
+json_t *replay_trace(const char *path, const char *policy, double scale, const struct sim_config *config)
 {
     struct replay *replay = calloc(1, sizeof(*replay));
     int64_t events = replay ? look_ahead(replay, path) : -1;
@@ -413,6 +424,7 @@ json_t *replay_trace(const char *path, const char *policy, const struct sim_conf
         return NULL;
     }
     replay->path = path;
+    replay->scale = scale;
     if (enter_devices(replay) && !play_all(replay, events, half)) {
         if (seam_validate() || sim_violation_count() ||
             (uint64_t)figure(replay, "reserved_bytes.all.peak") != physical_peak(replay))

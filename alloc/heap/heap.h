@@ -128,6 +128,7 @@ struct sm_home {
 struct sm_heap {
     uint64_t granularity; /* a power of two */
     unsigned granule_shift;
+    bool parts_map; /* any granules of a handle may be mapped in a view, not the whole handle alone */
     struct sm_slab blocks, fences;
     struct sm_index index; /* LIVE blocks by address */
     LIST_HEAD(, sm_home) homes;

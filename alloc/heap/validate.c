@@ -61,7 +61,7 @@ static seam_result check_stitched(const struct sm_block *block, struct sm_error 
             const struct sm_view_entry *entry = &view->entries[i];
             if (entry->gone || !entry->mapped)
                 FAIL("block %#lx lies where its view is not mapped any more", block->address);
-            if (sm_view_handle(entry)->address + at - entry->offset != piece->address + done)
+            if (sm_view_home(entry) + at - entry->offset != piece->address + done)
                 FAIL("byte %#lx of block %#lx is mapped to another place than piece %#lx", at, block->address,
                      piece->address);
             uint64_t step = sm_min(piece->size - done, entry->offset + entry->size - at);
@@ -99,6 +99,24 @@ static seam_result check_lent(const struct sm_block *piece, struct recount *coun
     return check_stitched(block, error);
 }
 
+/* Is the entry its whole handle, or granules of it where the driver maps those? */
+static bool is_part(const struct sm_heap *heap, const struct sm_view_entry *entry)
+{
+    if (entry->gone)
+        return true;
+    uint64_t size = sm_view_handle(entry)->size;
+    if (!heap->parts_map)
+        return !entry->from && entry->size == size;
+    return entry->size && entry->from % heap->granularity == 0 && entry->size % heap->granularity == 0 &&
+           entry->from < size && entry->size <= size - entry->from;
+}
+
+static bool overlap(const struct sm_view_entry *a, const struct sm_view_entry *b)
+{
+    return !a->gone && !b->gone && a->extent == b->extent && a->slot == b->slot &&
+           a->from < b->from + b->size && b->from < a->from + a->size;
+}
+
 static seam_result check_views(const struct sm_heap *heap, struct recount *count, struct sm_error *error)
 {
     const struct sm_view *view;
@@ -107,13 +125,12 @@ static seam_result check_views(const struct sm_heap *heap, struct recount *count
         uint64_t offset = 0;
         for (uint32_t i = 0; i < view->count; i++) {
             const struct sm_view_entry *entry = &view->entries[i];
-            if (entry->offset != offset || (!entry->gone && sm_view_handle(entry)->size != entry->size))
+            if (entry->offset != offset || !is_part(heap, entry))
                 FAIL("entry %u of view %#lx does not follow the one before, or its handle changed", i,
                      view->span.base);
             for (uint32_t j = 0; j < i; j++)
-                if (!entry->gone && !view->entries[j].gone && view->entries[j].extent == entry->extent &&
-                    view->entries[j].slot == entry->slot)
-                    FAIL("view %#lx holds a handle twice", view->span.base);
+                if (overlap(entry, &view->entries[j]))
+                    FAIL("view %#lx holds bytes twice", view->span.base);
             offset += entry->size;
             handles += !entry->gone;
         }

@@ -60,14 +60,16 @@ struct sm_view *sm_view_create(struct sm_home *home, uint32_t count)
     return view;
 }
 
-void sm_view_add(struct sm_view *view, struct sm_extent *extent, struct sm_handle *handle)
+void sm_view_add(struct sm_view *view, struct sm_extent *extent, struct sm_handle *handle, uint64_t from,
+                 uint64_t size)
 {
     SM_ASSERT(view->count < view->span.handle_slots);
     view->entries[view->count++] = (struct sm_view_entry){.extent = extent,
                                                           .slot = (uint32_t)(handle - extent->handles),
                                                           .offset = view->span.size,
-                                                          .size = handle->size};
-    view->span.size += handle->size;
+                                                          .from = from,
+                                                          .size = size};
+    view->span.size += size;
     handle->views++;
 }
 
@@ -114,10 +116,11 @@ void sm_view_fini(struct sm_heap *heap)
 
 bool sm_view_uses(const struct sm_view *view, const struct sm_view_entry *entry)
 {
-    const struct sm_handle *handle = sm_view_handle(entry);
-    const struct sm_block *block = handle->first;
-    for (; block && block->address < handle->address + handle->size; block = block->next)
-        if (block->state == SM_BLOCK_LENT && (!block->borrower || block->borrower->extent == &view->span))
+    uint64_t home = sm_view_home(entry);
+    const struct sm_block *block = sm_view_handle(entry)->first;
+    for (; block && block->address < home + entry->size; block = block->next)
+        if (sm_block_end(block) > home && block->state == SM_BLOCK_LENT &&
+            (!block->borrower || block->borrower->extent == &view->span))
             return true;
     return false;
 }
@@ -148,6 +151,15 @@ static void close_run(struct search *search, struct sm_view *view, uint64_t from
     search->found = true;
 }
 
+/* The block that holds a byte of an entry's handle at home. */
+static struct sm_block *block_at(const struct sm_view_entry *entry, uint64_t address)
+{
+    struct sm_block *block = sm_view_handle(entry)->first;
+    while (sm_block_end(block) <= address)
+        block = block->next;
+    return block;
+}
+
 /* Walks the free bytes of a view's handles; a run goes on from one handle into the next. */
 static void search_view(struct search *search, struct sm_view *view, sm_lender_test may_lend, void *context)
 {
@@ -159,10 +171,11 @@ static void search_view(struct search *search, struct sm_view *view, sm_lender_t
             open = at = entry->offset + entry->size;
             continue;
         }
-        const struct sm_handle *handle = sm_view_handle(entry);
+        uint64_t home = sm_view_home(entry);
         bool lends = may_lend(entry->extent->home, context);
-        for (struct sm_block *block = handle->first; at < entry->offset + entry->size; block = block->next) {
-            uint64_t end = sm_min(sm_block_end(block) - handle->address, handle->size) + entry->offset;
+        for (struct sm_block *block = block_at(entry, home); at < entry->offset + entry->size;
+             block = block->next) {
+            uint64_t end = sm_min(sm_block_end(block) - home, entry->size) + entry->offset;
             if (!lends || block->state != SM_BLOCK_FREE) {
                 close_run(search, view, open, at);
                 open = end;
@@ -187,15 +200,6 @@ bool sm_view_find_run(struct sm_heap *heap, uint64_t size, unsigned most, sm_len
     return search.found;
 }
 
-/* The FREE block that holds a byte of an entry's handle. */
-static struct sm_block *block_at(const struct sm_view_entry *entry, uint64_t address)
-{
-    struct sm_block *block = sm_view_handle(entry)->first;
-    while (sm_block_end(block) <= address)
-        block = block->next;
-    return block;
-}
-
 struct sm_block *sm_view_take(const struct sm_run *run, uint64_t size, uint64_t requested)
 {
     struct sm_block *first = NULL, **link = &first;
@@ -205,7 +209,7 @@ struct sm_block *sm_view_take(const struct sm_run *run, uint64_t size, uint64_t 
         uint64_t low = sm_max(run->from, entry->offset), high = sm_min(to, entry->offset + entry->size);
         if (low >= high)
             continue;
-        uint64_t home = sm_view_handle(entry)->address - entry->offset;
+        uint64_t home = sm_view_home(entry) - entry->offset;
         *link = sm_block_lend(block_at(entry, home + low), home + low, home + high);
         link = &(*link)->next_piece;
     }

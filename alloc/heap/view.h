@@ -12,7 +12,7 @@
  *
  * A handle lies in a view at most once: otherwise two parts of one block could be the same bytes. The first
  * piece may begin anywhere in its handle, but must end at the handle's end; the last may end anywhere; those
- * between are whole handles.
+ * between are whole handles. Where the driver maps any part of a handle, all this holds of granules instead.
  *
  * Integers only; records are prepared by the caller as elsewhere in the heap. Protected by: the device's heap
  * lock. */
@@ -25,7 +25,8 @@ struct sm_view_entry {
     struct sm_extent *extent;
     uint32_t slot;   /* of the handle in its extent */
     uint64_t offset; /* in the view */
-    uint64_t size;   /* of the handle */
+    uint64_t from;   /* where in the handle the mapped part begins; 0 where only whole handles map */
+    uint64_t size;   /* of that part */
     bool mapped;     /* the engine keeps it */
     bool gone; /* unmapped while other parts of the view were in use: its slot may hold another handle by now,
                   and its extent may be no more */
@@ -64,8 +65,9 @@ void sm_block_unlend(struct sm_block *piece);
 
 /* A view with room for `count` entries; in no list yet. Returns: NULL when out of host memory. */
 struct sm_view *sm_view_create(struct sm_home *home, uint32_t count);
-/* Adds the handle at the end. Requires: room; the handle is not in the view. */
-void sm_view_add(struct sm_view *view, struct sm_extent *extent, struct sm_handle *handle);
+/* Adds [from, from + size) of the handle at the end. Requires: room; no byte of it is in the view. */
+void sm_view_add(struct sm_view *view, struct sm_extent *extent, struct sm_handle *handle, uint64_t from,
+                 uint64_t size);
 /* It is mapped at base: into the list. */
 void sm_view_publish(struct sm_heap *heap, struct sm_view *view, uint64_t base);
 /* Out of the list (if it was published) and forgotten; nothing is unmapped here. Requires: no live block. */
@@ -77,6 +79,11 @@ bool sm_view_uses(const struct sm_view *view, const struct sm_view_entry *entry)
 void sm_view_drop(struct sm_heap *heap, struct sm_view_entry *entry);
 /* The handle of an entry that is not gone. */
 struct sm_handle *sm_view_handle(const struct sm_view_entry *entry);
+/* Where the entry's first byte lies at home. Requires: not gone. */
+static inline uint64_t sm_view_home(const struct sm_view_entry *entry)
+{
+    return entry->extent->handles[entry->slot].address + entry->from;
+}
 
 /* The shortest run of free bytes >= size among the `most` views used last, in memory that `may_lend`; false
  * if there is none. No record is needed. */

@@ -144,11 +144,22 @@ static enum sim_rule broken_by_map(uint64_t base, uint64_t size, uint64_t offset
     return SIM_RULE_COUNT;
 }
 
+/* Is a part of a handle that is mapped nowhere to be mapped into a range of just its size? That asks whether
+ * the device does it, and nothing relies on the answer: it is refused without being held against anybody. */
+static bool is_question(enum sim_rule rule, uint64_t size, const struct sim_memory *memory,
+                        const struct sim_range *range)
+{
+    return (rule == SIM_RULE_MAP_OFFSET || rule == SIM_RULE_MAP_PART) && !memory->mappings && range &&
+           range->size == size;
+}
+
 CUresult sim_memory_map(uint64_t base, uint64_t size, uint64_t offset, uint64_t handle)
 {
     struct sim_memory *memory = sim_memory_get(handle);
     struct sim_range *range = sim_address_find(base);
     enum sim_rule rule = broken_by_map(base, size, offset, memory, range);
+    if (rule != SIM_RULE_COUNT && is_question(rule, size, memory, range))
+        return CUDA_ERROR_INVALID_VALUE;
     if (rule != SIM_RULE_COUNT) {
         sim_rules_about(handle);
         sim_violate(rule, memory ? memory->device : -1, base, size, "offset %llu, handle %#llx",

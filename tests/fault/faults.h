@@ -45,6 +45,7 @@ struct scenario {
     unsigned lacks;    /* enum sim_feature, as are the lies */
     unsigned lies;
     uint64_t seed;
+    bool parts; /* the device maps any part of a handle */
 };
 
 /* ---- operations that may fail ---- */

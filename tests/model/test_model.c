@@ -55,6 +55,7 @@ struct setup {
     enum { ROUGH, STITCHING } way;
     enum sim_streams streams;
     bool backed;
+    bool parts; /* the device maps any part of a handle */
 };
 
 static struct {
@@ -598,6 +599,7 @@ static void run(const struct setup *setup, uint64_t steps)
     model.f.sim.lag = 1u << 30;
     model.f.sim.seed = model.seed;
     model.f.sim.backed = setup->backed;
+    model.f.sim.partial_mappings = setup->parts;
     fixture_open(&model.f, setup->options);
     open_sides();
     for (uint64_t i = 0; i < steps; i++, model.step++) {
@@ -643,19 +645,24 @@ static void print_table(void)
 static void random_operations(void **state)
 {
     static const struct setup setups[] = {
-        {"", 64 * SM_KIB, 40, ROUGH, SIM_STREAMS_LAG, false},
-        {"slack_permille:0,small_limit_kib:16", 64 * SM_KIB, 40, ROUGH, SIM_STREAMS_LAG, false},
-        {"slack_permille:0,small_limit_kib:0,lending:off", 64 * SM_KIB, 40, ROUGH, SIM_STREAMS_LAG, false},
-        {"max_split_size_mb:20,small_limit_kib:64", 64 * SM_KIB, 40, ROUGH, SIM_STREAMS_LAG, false},
+        {"", 64 * SM_KIB, 40, ROUGH, SIM_STREAMS_LAG, false, false},
+        {"slack_permille:0,small_limit_kib:16", 64 * SM_KIB, 40, ROUGH, SIM_STREAMS_LAG, false, false},
+        {"slack_permille:0,small_limit_kib:0,lending:off", 64 * SM_KIB, 40, ROUGH, SIM_STREAMS_LAG, false,
+         false},
+        {"max_split_size_mb:20,small_limit_kib:64", 64 * SM_KIB, 40, ROUGH, SIM_STREAMS_LAG, false, false},
         {"roundup_power2_divisions:4,garbage_collection_threshold:0.7", 64 * SM_KIB, 40, ROUGH,
-         SIM_STREAMS_LAG, false},
-        {"handle_mib:2,slack_permille:0,small_limit_kib:0", 2 * MIB, 96, ROUGH, SIM_STREAMS_LAG, false},
-        {"policy:expandable", 2 * MIB, 200, ROUGH, SIM_STREAMS_LAG, false},
-        {"policy:native,max_split_size_mb:32", 2 * MIB, 200, ROUGH, SIM_STREAMS_LAG, false},
-        {"slack_permille:0,small_limit_kib:0", 64 * SM_KIB, 400, STITCHING, SIM_STREAMS_LAG, false},
-        {"slack_permille:0", 64 * SM_KIB, 150, STITCHING, SIM_STREAMS_LATE, true},
-        {"small_limit_kib:64", 256 * SM_KIB, 150, STITCHING, SIM_STREAMS_RANDOM, true},
-        {"slack_permille:0,lending:off,handle_mib:2", 256 * SM_KIB, 150, STITCHING, SIM_STREAMS_RANDOM, true},
+         SIM_STREAMS_LAG, false, false},
+        {"handle_mib:2,slack_permille:0,small_limit_kib:0", 2 * MIB, 96, ROUGH, SIM_STREAMS_LAG, false,
+         false},
+        {"policy:expandable", 2 * MIB, 200, ROUGH, SIM_STREAMS_LAG, false, false},
+        {"policy:native,max_split_size_mb:32", 2 * MIB, 200, ROUGH, SIM_STREAMS_LAG, false, false},
+        {"slack_permille:0,small_limit_kib:0", 64 * SM_KIB, 400, STITCHING, SIM_STREAMS_LAG, false, false},
+        {"slack_permille:0", 64 * SM_KIB, 150, STITCHING, SIM_STREAMS_LATE, true, false},
+        {"small_limit_kib:64", 256 * SM_KIB, 150, STITCHING, SIM_STREAMS_RANDOM, true, false},
+        {"slack_permille:0,lending:off,handle_mib:2", 256 * SM_KIB, 150, STITCHING, SIM_STREAMS_RANDOM, true,
+         false},
+        {"slack_permille:0,small_limit_kib:0", 64 * SM_KIB, 400, STITCHING, SIM_STREAMS_LAG, false, true},
+        {"slack_permille:0", 256 * SM_KIB, 150, STITCHING, SIM_STREAMS_RANDOM, true, true},
     };
     const uint64_t count = sizeof(setups) / sizeof(setups[0]);
     uint64_t shares = 0;

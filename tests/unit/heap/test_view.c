@@ -37,7 +37,7 @@ static struct sm_view *add_view(struct scene *scene, const unsigned *numbers, ui
     assert_non_null(view);
     assert_true(view->closed);
     for (uint32_t i = 0; i < count; i++) {
-        sm_view_add(view, scene->bench.extent, handle(scene, numbers[i]));
+        sm_view_add(view, scene->bench.extent, handle(scene, numbers[i]), 0, handle(scene, numbers[i])->size);
         view->entries[i].mapped = true;
     }
     sm_view_publish(&scene->bench.heap, view, VIEW_BASE + 64 * GRANULE * scene->views++);
@@ -182,7 +182,7 @@ static void a_view_that_came_to_nothing(void **state)
     open_scene(&scene);
     uint64_t addresses = scene.bench.heap.address_bytes;
     struct sm_view *view = sm_view_create(scene.bench.home, 2);
-    sm_view_add(view, scene.bench.extent, handle(&scene, 0));
+    sm_view_add(view, scene.bench.extent, handle(&scene, 0), 0, handle(&scene, 0)->size);
     assert_int_equal(handle(&scene, 0)->views, 1);
     sm_view_destroy(&scene.bench.heap, view);
     assert_int_equal(handle(&scene, 0)->views, 0);
@@ -363,9 +363,10 @@ static void what_is_gone_from_a_view_is_not_touched(void **state)
     FILL(&scene.bench, other->first, 3);
     occupy(&scene, 4, 16);
     struct sm_view *view = sm_view_create(scene.bench.home, 3);
-    sm_view_add(view, own, handle(&scene, 0));
-    sm_view_add(view, other, sm_extent_handle_at(other, other->base));
-    sm_view_add(view, own, handle(&scene, 2));
+    sm_view_add(view, own, handle(&scene, 0), 0, handle(&scene, 0)->size);
+    sm_view_add(view, other, sm_extent_handle_at(other, other->base), 0,
+                sm_extent_handle_at(other, other->base)->size);
+    sm_view_add(view, own, handle(&scene, 2), 0, handle(&scene, 2)->size);
     sm_view_publish(heap, view, VIEW_BASE);
     for (int i = 0; i < 3; i++)
         view->entries[i].mapped = true;
@@ -427,7 +428,7 @@ static void damage_is_found(void **state)
     struct sm_view_entry twice = entries[2];
     twice.slot = slot;
     twice.size = 4 * GRANULE;
-    DAMAGE(&scene, entries[2], twice, "holds a handle twice");
+    DAMAGE(&scene, entries[2], twice, "holds bytes twice");
     /* h2's half is not h1's place. */
     DAMAGE(&scene, entries[1].slot, entries[2].slot, "is mapped to another place");
     DAMAGE(&scene, entries[0].slot, entries[1].slot, "is mapped to another place");

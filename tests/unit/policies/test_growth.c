@@ -198,6 +198,18 @@ static void work_makes_handles_larger(void **state)
     pressure = 1000;
 }
 
+/* Where parts of handles map, a large one loses nothing. */
+static void handles_are_large_where_parts_map(void **state)
+{
+    (void)state;
+    struct sm_options options = defaults();
+    struct sm_growth_state growth = {.granularity = 2 * SM_MIB, .pressure = 500, .parts = true};
+    assert_int_equal(sm_growth_handles(&options, &growth, 512 * SM_MIB, sizes), 1);
+    assert_int_equal(sm_growth_handles(&options, &growth, 514 * SM_MIB, sizes), 2);
+    options.handle_bytes = 16 * SM_MIB;
+    assert_int_equal(sm_growth_handles(&options, &growth, 512 * SM_MIB, sizes), 32);
+}
+
 static void handle_mib_is_an_upper_bound(void **state)
 {
     (void)state;
@@ -253,6 +265,7 @@ int main(void)
         cmocka_unit_test(a_small_growth_is_one_handle),
         cmocka_unit_test(more_is_equal_handles_and_a_granule),
         cmocka_unit_test(work_makes_handles_larger),
+        cmocka_unit_test(handles_are_large_where_parts_map),
         cmocka_unit_test(handle_mib_is_an_upper_bound),
         cmocka_unit_test(handles_grow_rather_than_exceed_the_count),
         cmocka_unit_test(any_granularity),
