@@ -47,11 +47,18 @@ enum sim_feature {
     SIM_FEATURE_RDMA = 64     /* handles that other hardware may write to (gpuDirectRDMACapable) */
 };
 
+/* What of a handle one mapping may show. Always whole units of the granularity. */
+enum sim_partial {
+    SIM_PARTIAL_WHOLE,  /* all of it */
+    SIM_PARTIAL_PREFIX, /* its beginning */
+    SIM_PARTIAL_INNER   /* any part */
+};
+
 struct sim_config {
     int devices;              /* 1 .. SIM_DEVICES_MAX */
     uint64_t device_bytes;    /* memory of each device, a multiple of the granularity */
-    uint64_t granularity;     /* minimum, a power of two; 2 MiB on current devices */
-    uint64_t recommended;     /* recommended granularity, a multiple of it; 0: the same */
+    uint64_t granularity;     /* the minimum, a power of two; 2 MiB on current devices */
+    uint64_t recommended;     /* what the device recommends, a power of two; 0: the minimum */
     uint64_t address_bytes;   /* budget of reserved addresses of each device; 0: what its arena holds */
     uint64_t mappings_max;    /* mappings with access a device may have; 0: no ceiling */
     const char *cost;         /* preset name, or the path of a cost file; NULL: "h100" */
@@ -63,10 +70,9 @@ struct sim_config {
     /* How drivers differ; SEAMALLOC_SIM_DRIVER lists those that are to be otherwise than the default. */
     bool copies_fault; /* a copy or fill of memory that is not there is taken, and faults on the device as a
                           kernel does; default: it is refused at the call */
-    bool partial_mappings; /* a mapping may be a part of a handle, at any offset; default: whole handles at 0
-                            */
-    bool unmap_several;    /* one unmap may take several whole adjoining mappings; default true */
-    bool access_whole;     /* access is set for all mappings of a reservation in one call, or not at all */
+    enum sim_partial partial; /* default: whole handles only */
+    bool unmap_several;       /* one unmap may take several whole adjoining mappings; default true */
+    bool access_whole;        /* access is set for all mappings of a reservation in one call, or not at all */
     bool release_keeps; /* memory that was released stays taken while the reservation in which it was mapped
                               last is there */
     bool hints_refused; /* a reservation at a wished address fails */
@@ -84,6 +90,12 @@ struct sim_config {
 /* The device that is there when nobody says otherwise: one of 80 GiB, h100 costs, immediate streams, backed.
  */
 SIM_CONTROL void sim_config_default(struct sim_config *config);
+
+/* Takes over what the cost file or preset config->cost says about the rules in which drivers differ (its
+ * lines "rule.NAME VALUE"), as the device that is loaded as a library does. sim_start alone takes the costs,
+ * and the rules from *config. Returns: false, with a message on stderr and *config unchanged, for a file that
+ * is none. */
+SIM_CONTROL bool sim_config_rules(struct sim_config *config);
 
 /* Starts the device described by `config`; whatever was there before is gone, counts and faults included.
  * No context is current afterwards. Returns false, with a message on stderr, for an impossible configuration
@@ -257,6 +269,12 @@ SIM_CONTROL uint64_t sim_host_ns(void);
 
 /* The program itself was busy for so long, between two calls. */
 SIM_CONTROL void sim_host_spend(uint64_t ns);
+
+/* From now on, threads beside the program ask whether work is over and clear away what is (a watchdog), so
+ * that it depends on real time who makes these calls. They then cost no virtual time: questions that are not
+ * answered "not yet", and making and destroying events. The NCCL stand-in says so with its first
+ * communicator. Until sim_start or sim_reset. */
+SIM_CONTROL void sim_host_watched(void);
 
 /* What a stream did until the end of the work that is on it. busy + waiting + idle = end - begin. */
 struct sim_stream_time {

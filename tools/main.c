@@ -109,6 +109,8 @@ static int replay(int argc, char **argv)
         fputs(usage, stderr);
         return 2;
     }
+    if (!sim_config_rules(&arguments.config))
+        return 1;
     if (!arguments.json)
         printf("simulated device, cost preset %s; MiB\n%-40s %-10s %9s %9s %9s\n",
                arguments.config.cost ? arguments.config.cost : "h100", "trace", "policy", "allocated",

@@ -2,16 +2,25 @@
 /* probe: asks a driver what it allows and what its calls cost, and prints that as a cost file of the
  * simulator.
  *
- *   seamalloc_probe [DEVICE] > gpu.conf
+ *   seamalloc_probe [--mappings MOST] [DEVICE] > gpu.conf
  *
- * It opens whatever libcuda.so.1 the loader finds: on a machine with a GPU the real one. It takes about two
- * seconds and at most 1 GiB of the device. Each cost is the median of several calls; what depends on size or
- * on the number of handles is measured at two points and given as a fixed part and a part for each handle or
- * GiB. Rules are printed as comments: whether a prefix or an inner part of a handle maps, whether bytes are
- * seen through a second address, whether one unmap takes several mappings. Every object is given back; a call
- * that fails ends the probe with its name. */
+ * It opens whatever libcuda.so.1 the loader finds: on a machine with a GPU the real one. It takes at most
+ * 1 GiB of the device.
+ *
+ * 1. Rules, as lines "rule.NAME VALUE": both granularities, how much of a handle one mapping may show, and
+ *    whether one unmap takes several mappings. Whether bytes are seen through a second address is a comment:
+ *    the simulator knows nothing else.
+ * 2. The ceiling on mappings: up to MOST (default 0: not looked for) mappings with access are made of a few
+ *    handles, some hundreds in a call, and where a call is refused, one by one. It costs the time of so many
+ *    calls: half a minute for 500,000 on a device that takes 60 us for each.
+ * 3. Costs. Each is the median of several calls; what depends on size or on the number of handles is measured
+ *    at two points and given as a fixed part and a part for each handle or GiB. The time is the host's; a
+ *    simulated device in virtual time gives its own clock, so that its prices come back.
+ *
+ * Every object is given back; a call that fails ends the probe with its name. */
 #include <cuda.h>
 #include <dlfcn.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -21,7 +30,7 @@
 
 /* clang-format off */
 #define FUNCTIONS(X)                                                                                         \
-    X(cuInit) X(cuDriverGetVersion) X(cuDeviceGet)                                                           \
+    X(cuInit) X(cuDriverGetVersion) X(cuDeviceGet) X(cuDeviceTotalMem)                                       \
     X(cuDeviceGetName) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)                              \
     X(cuCtxSetCurrent) X(cuMemGetAllocationGranularity) X(cuMemAddressReserve)                               \
     X(cuMemAddressFree) X(cuMemCreate) X(cuMemRelease)                                                       \
@@ -37,14 +46,24 @@ FUNCTIONS(X)
 #undef X
 
 #define TRIES 15
-#define MIB   ((size_t)1 << 20)
+
+/* The ceiling that the simulator assumes when its file says none. */
+#define USUAL_CEILING 523000
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
 
 static CUmemAllocationProp properties;
 static CUmemAccessDesc access;
 
+/* The clock of a simulated device in virtual time, or NULL. */
+static uint64_t (*virtual_clock)(void);
+
 static int64_t now_ns(void)
 {
     struct timespec t;
+    if (virtual_clock)
+        return (int64_t)virtual_clock();
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
@@ -83,6 +102,8 @@ static void load(void)
     }
     FUNCTIONS(X)
 #undef X
+    symbol = dlsym(library, "sim_host_ns");
+    memcpy(&virtual_clock, &symbol, sizeof(virtual_clock));
 }
 
 static int ascending(const void *a, const void *b)
@@ -102,8 +123,19 @@ static const char *const step_names[STEPS] = {"cuMemAddressReserve", "cuMemCreat
                                               "cuMemSetAccess",      "cuMemUnmap",  "cuMemRelease",
                                               "cuMemAddressFree"};
 
+/* Takes away `count` mappings of `size` bytes side by side, in one call where that is allowed. */
+static int64_t unmap_all(CUdeviceptr base, size_t size, size_t count, bool several)
+{
+    int64_t ns = 0;
+    if (several)
+        return TIME(cuMemUnmap, base, size * count);
+    for (size_t i = 0; i < count; i++)
+        ns += TIME(cuMemUnmap, base + size * i, size);
+    return ns;
+}
+
 /* Medians of one life of `count` handles of `size` bytes, mapped side by side, access in one call. */
-static void live(size_t size, int count, int64_t result[STEPS])
+static void live(size_t size, int count, bool several, int64_t result[STEPS])
 {
     static int64_t times[STEPS][TRIES];
     CUmemGenericAllocationHandle handles[64];
@@ -117,8 +149,7 @@ static void live(size_t size, int count, int64_t result[STEPS])
         for (int i = 0; i < count; i++)
             times[MAP][t] += TIME(cuMemMap, base + size * (size_t)i, size, 0, handles[i], 0);
         times[ACCESS][t] = TIME(cuMemSetAccess, base, size * (size_t)count, &access, 1);
-        for (int i = 0; i < count; i++)
-            times[UNMAP][t] += TIME(cuMemUnmap, base + size * (size_t)i, size);
+        times[UNMAP][t] = unmap_all(base, size, (size_t)count, several);
         for (int i = 0; i < count; i++)
             times[RELEASE][t] += TIME(cuMemRelease, handles[i]);
         times[ADDRESS_FREE][t] = TIME(cuMemAddressFree, base, size * (size_t)count);
@@ -129,16 +160,17 @@ static void live(size_t size, int count, int64_t result[STEPS])
 
 /* fixed + handles x per handle + GiB x per GiB, through three lives: one small handle, 32 of them, one of the
  * same bytes. */
-static void print_costs(size_t granularity)
+static void print_costs(size_t granularity, bool several)
 {
     int64_t one[STEPS], many[STEPS], large[STEPS];
     const int count = 32;
     double gib = (double)granularity / (1 << 30);
-    live(granularity, 1, one);
-    live(granularity, count, many);
-    live(granularity * count, 1, large);
+    live(granularity, 1, several, one);
+    live(granularity, count, several, many);
+    live(granularity * count, 1, several, large);
     for (int i = 0; i < STEPS; i++) {
-        bool each = i == CREATE || i == MAP || i == UNMAP || i == RELEASE; /* one call a handle */
+        /* one call a handle */
+        bool each = i == CREATE || i == MAP || i == RELEASE || (i == UNMAP && !several);
         double per_gib = (double)(large[i] - one[i]) / (gib * (count - 1));
         if (per_gib < 0)
             per_gib = 0;
@@ -149,6 +181,16 @@ static void print_costs(size_t granularity)
         fixed -= per_handle;
         printf("%s %.0f %.0f %.0f\n", step_names[i], fixed > 0 ? fixed : 0, per_handle, per_gib);
     }
+}
+
+/* Through two sizes: a fixed part, and one for each GiB. */
+static void print_line(const char *name, int64_t small, int64_t large, const size_t sizes[2])
+{
+    double per_gib = (double)(large - small) * (1 << 30) / (double)(sizes[1] - sizes[0]);
+    if (per_gib < 0)
+        per_gib = 0;
+    double fixed = (double)small - per_gib * (double)sizes[0] / (1 << 30);
+    printf("%s %.0f 0 %.0f\n", name, fixed > 0 ? fixed : 0, per_gib);
 }
 
 static void print_plain(void)
@@ -163,12 +205,9 @@ static void print_plain(void)
             info[t] = TIME(cuMemGetInfo, &free_bytes, &total);
             give[s][t] = TIME(cuMemFree, block);
         }
-    double gib = (double)(sizes[1] - sizes[0]) / (1 << 30);
-    int64_t get_small = median(get[0], TRIES), give_small = median(give[0], TRIES);
-    double get_gib = (double)(median(get[1], TRIES) - get_small) / gib;
-    double give_gib = (double)(median(give[1], TRIES) - give_small) / gib;
-    printf("cuMemAlloc %ld 0 %.0f\ncuMemFree %ld 0 %.0f\ncuMemGetInfo %ld\n", get_small,
-           get_gib > 0 ? get_gib : 0, give_small, give_gib > 0 ? give_gib : 0, median(info, TRIES));
+    print_line("cuMemAlloc", median(get[0], TRIES), median(get[1], TRIES), sizes);
+    print_line("cuMemFree", median(give[0], TRIES), median(give[1], TRIES), sizes);
+    printf("cuMemGetInfo %ld\n", median(info, TRIES));
 }
 
 static void print_events(void)
@@ -190,6 +229,13 @@ static void print_events(void)
            median(stream, TRIES), median(context, TRIES));
 }
 
+static size_t granularity_of(CUmemAllocationGranularity_flags kind)
+{
+    size_t granularity = 0;
+    need(p_cuMemGetAllocationGranularity(&granularity, &properties, kind), "cuMemGetAllocationGranularity");
+    return granularity;
+}
+
 /* Does [offset, offset + size) of a handle map, with access? */
 static bool maps(CUmemGenericAllocationHandle handle, CUdeviceptr at, size_t size, size_t offset)
 {
@@ -200,71 +246,180 @@ static bool maps(CUmemGenericAllocationHandle handle, CUdeviceptr at, size_t siz
     return works;
 }
 
-/* Is what is written through one address read through another? */
-static bool aliases(CUmemGenericAllocationHandle handle, CUdeviceptr base, size_t size)
+/* Is what is written through one address read through another; does one unmap take both mappings? */
+static bool aliases(CUmemGenericAllocationHandle handle, CUdeviceptr base, size_t size, bool *several)
 {
     uint64_t written = 0x5eA3A110c5eA3A11, seen = 0;
     need(p_cuMemMap(base, size, 0, handle, 0), "cuMemMap");
-    if (p_cuMemMap(base + size, size, 0, handle, 0) != CUDA_SUCCESS) {
-        need(p_cuMemUnmap(base, size), "cuMemUnmap");
-        return false;
-    }
+    need(p_cuMemMap(base + size, size, 0, handle, 0), "cuMemMap");
     need(p_cuMemSetAccess(base, 2 * size, &access, 1), "cuMemSetAccess");
     need(p_cuMemcpyHtoD(base + size - 8, &written, 8), "cuMemcpyHtoD");
     need(p_cuMemcpyDtoH(&seen, base + 2 * size - 8, 8), "cuMemcpyDtoH");
-    bool one_call = p_cuMemUnmap(base, 2 * size) == CUDA_SUCCESS;
-    printf("# one unmap over two whole mappings: %s\n", one_call ? "yes" : "no");
-    if (!one_call) {
-        need(p_cuMemUnmap(base, size), "cuMemUnmap");
-        need(p_cuMemUnmap(base + size, size), "cuMemUnmap");
-    }
+    *several = p_cuMemUnmap(base, 2 * size) == CUDA_SUCCESS;
+    if (!*several)
+        unmap_all(base, size, 2, false);
     return seen == written;
 }
 
-static void print_rules(size_t granularity)
+/* Prints the rules that one handle can tell. Returns: whether one unmap takes several mappings. */
+static bool print_rules(size_t granularity)
 {
-    const size_t size = 32 * granularity;
+    const size_t size = 32 * granularity, recommended = granularity_of(CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
     CUmemGenericAllocationHandle handle;
     CUdeviceptr base;
+    bool several;
     need(p_cuMemAddressReserve(&base, 2 * size, 0, 0, 0), "cuMemAddressReserve");
     need(p_cuMemCreate(&handle, size, &properties, 0), "cuMemCreate");
-    printf("# a prefix of a handle maps: %s\n", maps(handle, base, granularity, 0) ? "yes" : "no");
-    printf("# an inner part of a handle maps: %s\n",
-           maps(handle, base, granularity, granularity) && maps(handle, base, granularity, size - granularity)
-               ? "yes"
-               : "no");
-    printf("# a second mapping shows the same bytes: %s\n", aliases(handle, base, size) ? "yes" : "no");
+    bool inner =
+        maps(handle, base, granularity, granularity) && maps(handle, base, granularity, size - granularity);
+    const char *partial = inner ? "inner" : maps(handle, base, granularity, 0) ? "prefix" : "whole";
+    bool same = aliases(handle, base, size, &several);
+    printf("rule.granularity_kib %zu\nrule.recommended_kib %zu\nrule.partial %s\nrule.unmap %s\n",
+           granularity / KIB, recommended / KIB, partial, several ? "several" : "one");
+    printf("# a second mapping shows the same bytes: %s\n", same ? "yes" : "no");
     need(p_cuMemRelease(handle), "cuMemRelease");
     need(p_cuMemAddressFree(base, 2 * size), "cuMemAddressFree");
+    return several;
+}
+
+/* ---- the ceiling on mappings ---- */
+
+/* Handles that are mapped again and again, side by side in one reservation at a time. */
+struct ring {
+    CUmemGenericAllocationHandle handles[256];
+    size_t count, size;
+    bool several;
+};
+
+/* Maps the whole ring once more. Returns: how many of its mappings got access; *base: where, 0: nowhere. */
+static size_t map_ring(const struct ring *ring, CUdeviceptr *base)
+{
+    size_t bytes = ring->count * ring->size, mapped = 0, opened = 0;
+    *base = 0;
+    if (p_cuMemAddressReserve(base, bytes, 0, 0, 0) != CUDA_SUCCESS)
+        return 0;
+    while (mapped < ring->count &&
+           p_cuMemMap(*base + mapped * ring->size, ring->size, 0, ring->handles[mapped], 0) == CUDA_SUCCESS)
+        mapped++;
+    if (mapped == ring->count && p_cuMemSetAccess(*base, bytes, &access, 1) == CUDA_SUCCESS)
+        return mapped;
+    while (opened < mapped &&
+           p_cuMemSetAccess(*base + opened * ring->size, ring->size, &access, 1) == CUDA_SUCCESS)
+        opened++;
+    unmap_all(*base + opened * ring->size, ring->size, mapped - opened, false);
+    if (opened == 0) {
+        need(p_cuMemAddressFree(*base, bytes), "cuMemAddressFree");
+        *base = 0;
+    }
+    return opened;
+}
+
+/* Returns: the most mappings with access, 0 when `most` of them were not refused. */
+static uint64_t find_ceiling(const struct ring *ring, uint64_t most)
+{
+    uint64_t found = 0, rounds = 0;
+    CUdeviceptr *bases = calloc(most / ring->count + 2, sizeof(*bases));
+    size_t opened = ring->count;
+    need(bases ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY, "calloc");
+    while (found < most && opened == ring->count) {
+        opened = map_ring(ring, &bases[rounds]);
+        rounds += opened > 0;
+        found += opened;
+    }
+    for (uint64_t i = 0; i < rounds; i++) {
+        size_t count = i + 1 == rounds && opened ? opened : ring->count;
+        unmap_all(bases[i], ring->size, count, ring->several);
+        need(p_cuMemAddressFree(bases[i], ring->count * ring->size), "cuMemAddressFree");
+    }
+    free(bases);
+    return opened == ring->count ? 0 : found;
+}
+
+/* The ring takes half a GiB, or one handle where that is more. */
+static void print_ceiling(size_t granularity, bool several, uint64_t most)
+{
+    struct ring ring = {.size = granularity, .several = several};
+    size_t fit = 512 * MIB / granularity;
+    uint64_t ceiling;
+    if (most == 0) {
+        puts("# the ceiling on mappings was not looked for");
+        return;
+    }
+    ring.count = fit < 1 ? 1 : fit < 256 ? fit : 256;
+    for (size_t i = 0; i < ring.count; i++)
+        need(p_cuMemCreate(&ring.handles[i], granularity, &properties, 0), "cuMemCreate");
+    ceiling = find_ceiling(&ring, most);
+    printf("# up to %" PRIu64 " mappings were tried, %s\n", most,
+           ceiling ? "not all with success" : "all with success");
+    if (ceiling || most > USUAL_CEILING)
+        printf("rule.mappings %" PRIu64 "\n", ceiling);
+    for (size_t i = 0; i < ring.count; i++)
+        need(p_cuMemRelease(ring.handles[i]), "cuMemRelease");
+}
+
+/* ---- the program ---- */
+
+/* Whose figures these are. A clock that stands still is none. */
+static void print_head(CUdevice device)
+{
+    char name[128] = "", date[16] = "";
+    size_t bytes = 0;
+    int version = 0;
+    time_t now = time(NULL);
+    struct tm day;
+    need(p_cuDeviceGetName(name, sizeof(name), device), "cuDeviceGetName");
+    need(p_cuDriverGetVersion(&version), "cuDriverGetVersion");
+    need(p_cuDeviceTotalMem(&bytes, device), "cuDeviceTotalMem");
+    if (gmtime_r(&now, &day))
+        strftime(date, sizeof(date), "%Y-%m-%d", &day);
+    if (virtual_clock && virtual_clock() == 0)
+        virtual_clock = NULL;
+    printf("# %s, %zu MiB, driver %d.%d, %s, %s time, medians of %d\n", name, bytes / MIB, version / 1000,
+           version % 1000 / 10, date, virtual_clock ? "virtual" : "host", TRIES);
+}
+
+/* Reads [--mappings MOST] [DEVICE]. Returns: false for anything else. */
+static bool read_arguments(int argc, char **argv, uint64_t *most, int *ordinal)
+{
+    static char nothing[] = "";
+    char *end = nothing;
+    int at = 1;
+    if (at + 1 < argc && !strcmp(argv[at], "--mappings")) {
+        *most = strtoull(argv[at + 1], &end, 10);
+        at += 2;
+    }
+    if (!*end && at < argc)
+        *ordinal = (int)strtoul(argv[at++], &end, 10);
+    return !*end && at == argc;
 }
 
 int main(int argc, char **argv)
 {
     CUdevice device;
     CUcontext context;
-    char name[128] = "";
-    int ordinal = argc > 1 ? atoi(argv[1]) : 0, version = 0;
-    size_t granularity = 0;
+    int ordinal = 0;
+    uint64_t most = 0;
+    if (!read_arguments(argc, argv, &most, &ordinal)) {
+        fprintf(stderr, "usage: seamalloc_probe [--mappings MOST] [DEVICE]\n");
+        return 2;
+    }
     load();
     need(p_cuInit(0), "cuInit");
     need(p_cuDeviceGet(&device, ordinal), "cuDeviceGet");
-    need(p_cuDeviceGetName(name, sizeof(name), device), "cuDeviceGetName");
-    need(p_cuDriverGetVersion(&version), "cuDriverGetVersion");
     need(p_cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
     need(p_cuCtxSetCurrent(context), "cuCtxSetCurrent");
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.location.type = access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     properties.location.id = access.location.id = ordinal;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    need(p_cuMemGetAllocationGranularity(&granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-         "cuMemGetAllocationGranularity");
-    printf("# %s, driver %d.%d, host time, medians of %d\n# granularity: %zu bytes\n", name, version / 1000,
-           version % 1000 / 10, TRIES, granularity);
-    print_rules(granularity);
-    print_costs(granularity);
+    size_t granularity = granularity_of(CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    print_head(device);
+    puts("like h100 # what is not said below");
+    bool several = print_rules(granularity);
+    print_costs(granularity, several);
     print_plain();
     print_events();
-    printf("default 100\n"); /* calls that are not measured here: a guess */
+    print_ceiling(granularity, several, most);
     need(p_cuCtxSetCurrent(NULL), "cuCtxSetCurrent");
     need(p_cuDevicePrimaryCtxRelease(device), "cuDevicePrimaryCtxRelease");
     return 0;

@@ -7,6 +7,7 @@
 #include "sim/core/faults.h"
 #include "sim/core/refused.h"
 #include "sim/core/sticky.h"
+#include "sim/core/tenant.h"
 #include "sim/core/timing.h"
 #include <string.h>
 
@@ -41,6 +42,7 @@ CUresult sim_enter_about(enum sim_call call, int device, uint64_t size)
     current_number = atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
     if (sim_timing_on())
         sim_timing_call(call);
+    sim_tenant_look(current_number);
     sim_fault_settle();
     result = sim_sticky_call(call, own);
     return result ? result : sim_fault(call, device < 0 ? own : device, size);

@@ -5,6 +5,8 @@
 #include "sim/core/address.h"
 #include "sim/core/cost.h"
 #include "sim/core/faults.h"
+#include "sim/core/tenant.h"
+#include "sim/core/terms.h"
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -191,8 +193,7 @@ static bool read_limits(struct sim_config *config, uint64_t mib)
 {
     uint64_t address_gib = 0, tenant_mib = 0;
     const uint64_t arena_gib = sim_arena_bytes(config->devices, true) / SM_GIB;
-    if (!read_number("SEAMALLOC_SIM_MAPPINGS", 0, UINT32_MAX, &config->mappings_max) ||
-        !read_number("SEAMALLOC_SIM_ADDRESS_GIB", 0, arena_gib, &address_gib) ||
+    if (!read_number("SEAMALLOC_SIM_ADDRESS_GIB", 0, arena_gib, &address_gib) ||
         !read_number("SEAMALLOC_SIM_TENANT_MIB", 0, mib, &tenant_mib) ||
         !read_features("SEAMALLOC_SIM_LACKS", ~(unsigned)SIM_FEATURE_FABRIC, &config->lacks) ||
         !read_features("SEAMALLOC_SIM_LIES", ~0u, &config->lies) || !read_driver(config))
@@ -200,6 +201,41 @@ static bool read_limits(struct sim_config *config, uint64_t mib)
     config->address_bytes = address_gib * SM_GIB;
     config->tenant_bytes = sm_min(tenant_mib * SM_MIB, config->device_bytes);
     return true;
+}
+
+/* What the device costs and which rules it has: those of the cost file, unless a variable says otherwise. */
+static bool read_cost(struct sim_config *config)
+{
+    char text[320];
+    config->cost = getenv("SEAMALLOC_SIM_COST");
+    if (!sim_cost_load(config->cost, config, text, sizeof text - 64)) {
+        strncat(text, "; want h100, a100, a100-worst, small, zero or a cost file",
+                sizeof text - strlen(text) - 1);
+        return complain("SEAMALLOC_SIM_COST", config->cost, text);
+    }
+    for (enum sim_term term = 0; term < SIM_TERM_COUNT; term++) {
+        const char *value = getenv(sim_term_variable(term));
+        if (value && !sim_term_set(config, term, value, text, sizeof text))
+            return complain(sim_term_variable(term), value, text);
+    }
+    return true;
+}
+
+/* Somebody else on the device, who takes and gives back. */
+static bool read_tenant(const struct sim_config *config, uint64_t mib)
+{
+    static const char variable[] = "SEAMALLOC_SIM_TENANT";
+    const char *value = getenv(variable);
+    char right[200];
+    if (!value)
+        return true;
+    if (getenv("SEAMALLOC_SIM_TENANT_MIB"))
+        return complain(variable, value, "want it or SEAMALLOC_SIM_TENANT_MIB, not both");
+    if (config->share)
+        return complain(variable, value,
+                        "want no tenant beside SEAMALLOC_SIM_SHARE: there another process takes memory");
+    return sim_tenant_plan(value, mib, config->streams == SIM_STREAMS_TIMED, right, sizeof right) ||
+           complain(variable, value, right);
 }
 
 /* The name under which devices are shared: a file name. */
@@ -245,7 +281,6 @@ static bool read_paths(const struct sim_config *config)
 bool sim_config_environment(struct sim_config *config)
 {
     uint64_t devices = 1, mib = 81920;
-    char error[256];
     sim_config_default(config);
     if (!read_number("SEAMALLOC_SIM_DEVICES", 1, SIM_DEVICES_MAX, &devices))
         return false;
@@ -253,18 +288,13 @@ bool sim_config_environment(struct sim_config *config)
     uint64_t most = sm_min(sim_arena_bytes(config->devices, true) / SM_MIB, (uint64_t)16 << 20);
     if (!read_number("SEAMALLOC_SIM_MIB", 2, most, &mib) ||
         !read_flag("SEAMALLOC_SIM_STRICT", &config->strict) ||
-        !read_flag("SEAMALLOC_SIM_LOG", &config->log) || !read_streams(config))
+        !read_flag("SEAMALLOC_SIM_LOG", &config->log) || !read_streams(config) || !read_cost(config))
         return false;
     config->device_bytes = sm_align_down(mib * SM_MIB, config->granularity);
-    if (!read_limits(config, mib) || !read_share(config))
-        return false;
-    config->cost = getenv("SEAMALLOC_SIM_COST");
-    if (!sim_cost_load(config->cost, error, sizeof error)) {
-        strncat(error, "; want h100, a100, a100-worst, small, zero or a cost file",
-                sizeof error - strlen(error) - 1);
-        return complain("SEAMALLOC_SIM_COST", config->cost, error);
-    }
-    return read_paths(config) && read_faults();
+    if (config->device_bytes == 0)
+        return complain("SEAMALLOC_SIM_MIB", getenv("SEAMALLOC_SIM_MIB"), "less than the granularity");
+    return read_limits(config, mib) && read_share(config) && read_tenant(config, mib) && read_paths(config) &&
+           read_faults();
 }
 
 const char *sim_config_report(void)

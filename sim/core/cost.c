@@ -4,6 +4,7 @@
 #include "base/align.h"
 #include "sim/core/calls.h"
 #include "sim/core/model.h"
+#include "sim/core/terms.h"
 #include "sim/core/timing.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -21,8 +22,41 @@ static _Atomic uint64_t extra[SIM_DEVICES_MAX][SIM_CALL_COUNT];
 struct costs {
     struct cost calls[SIM_CALL_COUNT], other;
     struct sim_model model;
-    bool has_work; /* a line about work was in it */
+    bool has_work;            /* a line about work was in it */
+    bool is_begun;            /* there was a line */
+    struct sim_config config; /* the rules are in it */
+    char wrong[160];          /* room for what is wrong */
 };
+
+static char *preset_text(const char *name)
+{
+    for (const struct sim_preset *preset = sim_presets; preset->name; preset++)
+        if (!strcmp(preset->name, name))
+            return strdup(preset->text);
+    return NULL;
+}
+
+static bool parse(char *text, const char *name, struct costs *read, char *error, size_t error_size);
+
+/* "like PRESET": begins with what that says. */
+static const char *parse_like(const char *preset, bool is_first, struct costs *read)
+{
+    char *text = preset && is_first ? preset_text(preset) : NULL;
+    bool good = text && parse(text, preset, read, read->wrong, sizeof read->wrong);
+    free(text);
+    return good ? NULL : "want a preset after like, and like before everything else";
+}
+
+/* "rule.NAME VALUE". */
+static const char *parse_rule(const char *name, const char *value, struct costs *read)
+{
+    enum sim_term term = sim_term_find(name);
+    if (term == SIM_TERM_COUNT)
+        return "no such rule";
+    if (!value)
+        return "want a value after the rule";
+    return sim_term_set(&read->config, term, value, read->wrong, sizeof read->wrong) ? NULL : read->wrong;
+}
 
 /* Reads one line. Returns: NULL or what is wrong. */
 static const char *parse_line(char *line, struct costs *read)
@@ -31,8 +65,16 @@ static const char *parse_line(char *line, struct costs *read)
     char *save, *name = strtok_r(line, " \t", &save), *field;
     uint64_t number[3] = {0};
     int count = 0;
+    bool is_first = !read->is_begun, is_like = name && !strcmp(name, "like");
     if (!name)
         return NULL;
+    read->is_begun = true;
+    if (is_like || !strncmp(name, "rule.", 5)) {
+        const char *value = strtok_r(NULL, " \t", &save);
+        if (strtok_r(NULL, " \t", &save))
+            return "want one value";
+        return is_like ? parse_like(value, is_first, read) : parse_rule(name + 5, value, read);
+    }
     while ((field = strtok_r(NULL, " \t", &save))) {
         char *end;
         if (count == 3 || *field == '-')
@@ -66,9 +108,6 @@ static const char *parse_line(char *line, struct costs *read)
 static bool parse(char *text, const char *name, struct costs *read, char *error, size_t error_size)
 {
     int number = 0;
-    *read = (struct costs){0};
-    for (int call = 0; call < SIM_CALL_COUNT; call++)
-        read->calls[call].fixed = UINT64_MAX;
     for (char *line = text, *next; line && *line; line = next) {
         next = strchr(line, '\n');
         if (next)
@@ -80,6 +119,18 @@ static bool parse(char *text, const char *name, struct costs *read, char *error,
             return false;
         }
     }
+    return true;
+}
+
+/* Reads a whole cost text that stands for itself. */
+static bool parse_whole(char *text, const char *name, const struct sim_config *config, struct costs *read,
+                        char *error, size_t error_size)
+{
+    *read = (struct costs){.config = *config};
+    for (int call = 0; call < SIM_CALL_COUNT; call++)
+        read->calls[call].fixed = UINT64_MAX;
+    if (!parse(text, name, read, error, error_size))
+        return false;
     for (int call = 0; call < SIM_CALL_COUNT; call++)
         if (read->calls[call].fixed == UINT64_MAX)
             read->calls[call] = read->other;
@@ -103,28 +154,20 @@ static char *read_file(const char *path)
     return text;
 }
 
-static char *preset_text(const char *name)
-{
-    for (const struct sim_preset *preset = sim_presets; preset->name; preset++)
-        if (!strcmp(preset->name, name))
-            return strdup(preset->text);
-    return NULL;
-}
-
 /* A file that was made by timing calls says nothing about work: then work takes what it takes in h100. */
 static void borrow_work(struct costs *read)
 {
     static struct costs usual;
     char error[128], *text = preset_text("h100");
-    if (text && parse(text, "h100", &usual, error, sizeof error))
+    if (text && parse_whole(text, "h100", &read->config, &usual, error, sizeof error))
         read->model = usual.model;
     free(text);
 }
 
-bool sim_cost_load(const char *name, char *error, size_t error_size)
+/* Reads a preset, or a file. */
+static bool read_costs(const char *name, const struct sim_config *config, struct costs *read, char *error,
+                       size_t error_size)
 {
-    static struct costs read;
-    name = name ? name : "h100";
     char *text = preset_text(name);
     bool is_file = !text;
     if (is_file)
@@ -134,12 +177,34 @@ bool sim_cost_load(const char *name, char *error, size_t error_size)
                  "%s is neither a readable file nor a preset (h100, a100, a100-worst, small, zero)", name);
         return false;
     }
-    bool good = parse(text, name, &read, error, error_size);
+    bool good = parse_whole(text, name, config, read, error, error_size);
     free(text);
-    if (!good)
+    if (good && is_file && !read->has_work)
+        borrow_work(read);
+    return good;
+}
+
+bool sim_config_rules(struct sim_config *config)
+{
+    static struct costs read;
+    char error[256];
+    if (!read_costs(config->cost ? config->cost : "h100", config, &read, error, sizeof error)) {
+        fprintf(stderr, "seamalloc: simulated CUDA device: cost: %s\n", error);
         return false;
-    if (is_file && !read.has_work)
-        borrow_work(&read);
+    }
+    *config = read.config;
+    return true;
+}
+
+bool sim_cost_load(const char *name, struct sim_config *config, char *error, size_t error_size)
+{
+    static struct costs read;
+    static const struct sim_config usual = {.granularity = 65536};
+    name = name ? name : "h100";
+    if (!read_costs(name, config ? config : &usual, &read, error, error_size))
+        return false;
+    if (config)
+        *config = read.config;
     memcpy(costs, read.calls, sizeof costs);
     sim_model = read.model;
     snprintf(loaded, sizeof loaded, "%s", name);

@@ -196,7 +196,7 @@ bool sim_start(const struct sim_config *config)
         fprintf(stderr, "seamalloc: simulated CUDA device: %s\n", error);
         return false;
     }
-    if (!sim_cost_load(copy.cost, error, sizeof error)) {
+    if (!sim_cost_load(copy.cost, NULL, error, sizeof error)) {
         fprintf(stderr, "seamalloc: simulated CUDA device: cost: %s\n", error);
         return false;
     }

@@ -9,7 +9,6 @@ static const struct {
     size_t field; /* of sim_config */
     bool value;
 } habits[] = {
-    {"partial-mappings", offsetof(struct sim_config, partial_mappings), true},
     {"unmap-single", offsetof(struct sim_config, unmap_several), false},
     {"access-whole", offsetof(struct sim_config, access_whole), true},
     {"release-keeps", offsetof(struct sim_config, release_keeps), true},
@@ -20,6 +19,11 @@ static const struct {
 
 static bool set(const char *name, size_t length, struct sim_config *config)
 {
+    static const char partial[] = "partial-mappings";
+    if (length == strlen(partial) && !strncmp(name, partial, length)) {
+        config->partial = SIM_PARTIAL_INNER;
+        return true;
+    }
     for (size_t i = 0; i < sizeof habits / sizeof *habits; i++) {
         if (strlen(habits[i].name) != length || strncmp(name, habits[i].name, length) != 0)
             continue;

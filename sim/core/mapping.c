@@ -130,10 +130,10 @@ static enum sim_rule broken_by_map(uint64_t base, uint64_t size, uint64_t offset
         return SIM_RULE_UNKNOWN_HANDLE;
     if (size == 0 || size % unit || base % unit || offset % unit)
         return SIM_RULE_GRANULARITY;
-    if (offset && !sim_config.partial_mappings)
+    if (offset && sim_config.partial != SIM_PARTIAL_INNER)
         return SIM_RULE_MAP_OFFSET;
     if (size > memory->size || offset > memory->size - size ||
-        (size != memory->size && !sim_config.partial_mappings))
+        (size != memory->size && sim_config.partial == SIM_PARTIAL_WHOLE))
         return SIM_RULE_MAP_PART;
     if (!range || range->kind != SIM_RANGE_RESERVATION || size > range->size ||
         base - range->base > range->size - size)

@@ -12,7 +12,7 @@
 
 static struct {
     struct sim_gaps runs;
-    _Atomic uint64_t used, peak, tenant;
+    _Atomic uint64_t used, peak, tenant, tenant_peak;
 } devices[SIM_DEVICES_MAX];
 static int device_count;
 static uint64_t total;
@@ -21,7 +21,7 @@ bool sim_physical_start(int count, uint64_t device_bytes, uint64_t tenant_bytes)
 {
     total = device_bytes;
     for (device_count = 0; device_count < count; device_count++) {
-        devices[device_count].tenant = tenant_bytes;
+        devices[device_count].tenant = devices[device_count].tenant_peak = tenant_bytes;
         if (!sim_gaps_init(&devices[device_count].runs, 0, sim_backing_file_bytes(device_bytes)))
             return false;
     }
@@ -33,7 +33,7 @@ void sim_physical_reset(void)
     for (int d = 0; d < SIM_DEVICES_MAX; d++) {
         if (d < device_count)
             sim_gaps_clear(&devices[d].runs);
-        devices[d].used = devices[d].peak = devices[d].tenant = 0;
+        devices[d].used = devices[d].peak = devices[d].tenant = devices[d].tenant_peak = 0;
     }
     device_count = 0;
 }
@@ -104,6 +104,28 @@ uint64_t sim_device_left(int device)
     return left;
 }
 
+static void set_tenant(int device, uint64_t bytes)
+{
+    devices[device].tenant = bytes;
+    devices[device].tenant_peak = sm_max(devices[device].tenant_peak, bytes);
+}
+
+void sim_physical_let(int device, uint64_t bytes)
+{
+    uint64_t had = devices[device].tenant;
+    set_tenant(device, bytes <= had ? bytes : had + sm_min(bytes - had, sim_physical_left(device)));
+}
+
+uint64_t sim_physical_tenant(int device)
+{
+    return devices[device].tenant;
+}
+
+uint64_t sim_physical_tenant_peak(int device)
+{
+    return devices[device].tenant_peak;
+}
+
 bool sim_tenant(int device, int64_t bytes)
 {
     bool done = false;
@@ -112,7 +134,7 @@ bool sim_tenant(int device, int64_t bytes)
     sim_lock();
     if (bytes >= 0 ? (uint64_t)bytes <= sim_physical_left(device)
                    : (uint64_t)-bytes <= devices[device].tenant) {
-        devices[device].tenant += (uint64_t)bytes;
+        set_tenant(device, devices[device].tenant + (uint64_t)bytes);
         done = true;
     }
     sim_unlock();

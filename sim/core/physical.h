@@ -18,4 +18,10 @@ void sim_physical_give(int device, uint64_t offset, uint64_t size);
 /* Bytes that a device has left for this process, beside tenants and the processes that share it. */
 uint64_t sim_physical_left(int device);
 
+/* The other tenant of a device shall have so many bytes: as many of them as there are free now. */
+void sim_physical_let(int device, uint64_t bytes);
+/* What it has, and the most that it had. Thread: any, no lock. */
+uint64_t sim_physical_tenant(int device);
+uint64_t sim_physical_tenant_peak(int device);
+
 #endif

@@ -10,9 +10,12 @@
 #include "sim/core/ledger.h"
 #include "sim/core/lock.h"
 #include "sim/core/memory.h"
+#include "sim/core/physical.h"
 #include "sim/core/pool.h"
 #include "sim/core/refused.h"
 #include "sim/core/table.h"
+#include "sim/core/tenant.h"
+#include "sim/core/terms.h"
 #include "sim/core/timing.h"
 #include <stdlib.h>
 
@@ -131,6 +134,8 @@ static void put_device(struct sm_emit *emit, int device)
     put(emit, "bytes", sim_config.device_bytes, SM_UNIT_BYTES);
     put(emit, "physical_peak_bytes", sim_physical_bytes_peak(device), SM_UNIT_BYTES);
     put(emit, "physical_bytes", sim_physical_bytes(device), SM_UNIT_BYTES);
+    put(emit, "tenant_peak_bytes", sim_physical_tenant_peak(device), SM_UNIT_BYTES);
+    put(emit, "tenant_bytes", sim_physical_tenant(device), SM_UNIT_BYTES);
     put(emit, "mappings_peak", sim_memory_mappings_peak(device), SM_UNIT_COUNT);
     put(emit, "mappings", sim_mapping_count(device), SM_UNIT_COUNT);
     put(emit, "address_peak_bytes", sim_address_bytes_peak(device), SM_UNIT_BYTES);
@@ -193,6 +198,21 @@ static void put_shared(struct sm_emit *emit)
     sm_emit_object_close(emit);
 }
 
+/* Which of the rules in which drivers differ were in force, and who else was on the device. */
+static void put_rules(struct sm_emit *emit)
+{
+    char text[32];
+    sm_emit_object_open(emit, "rules");
+    put(emit, "granularity_kib", sim_config.granularity / 1024, SM_UNIT_COUNT);
+    put(emit, "recommended_kib", sim_term_recommended(&sim_config) / 1024, SM_UNIT_COUNT);
+    sm_emit_string(emit, "partial", sim_term_text(&sim_config, SIM_TERM_PARTIAL, text, sizeof text));
+    sm_emit_string(emit, "unmap", sim_term_text(&sim_config, SIM_TERM_UNMAP, text, sizeof text));
+    put(emit, "mappings", sim_config.mappings_max, SM_UNIT_COUNT);
+    sm_emit_object_close(emit);
+    if (sim_tenant_text())
+        sm_emit_string(emit, "tenant", sim_tenant_text());
+}
+
 static size_t lay_out(char *buffer, size_t size)
 {
     struct sm_emit emit;
@@ -203,6 +223,7 @@ static size_t lay_out(char *buffer, size_t size)
     sm_emit_string(&emit, "cost", sim_cost_name());
     sm_emit_string(&emit, "streams", sim_config_streams_text(&sim_config, text, sizeof text));
     sm_emit_bool(&emit, "strict", sim_config.strict);
+    put_rules(&emit);
     if (sim_timing_on()) {
         sim_lock();
         put_host(&emit);

@@ -5,6 +5,7 @@
 #include "sim/core/cost.h"
 #include "sim/core/lock.h"
 #include "sim/core/share.h"
+#include "sim/core/terms.h"
 
 static void cost(enum sim_call call, uint64_t handles, uint64_t bytes)
 {
@@ -32,8 +33,8 @@ SIM_API CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemA
     if (prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
         (prop->location.id < 0 || prop->location.id >= sim_config.devices))
         return CUDA_ERROR_INVALID_DEVICE;
-    bool recommended = option == CU_MEM_ALLOC_GRANULARITY_RECOMMENDED && sim_config.recommended;
-    *granularity = recommended ? sim_config.recommended : sim_config.granularity;
+    *granularity = option == CU_MEM_ALLOC_GRANULARITY_RECOMMENDED ? sim_term_recommended(&sim_config)
+                                                                  : sim_config.granularity;
     return CUDA_SUCCESS;
 }
 

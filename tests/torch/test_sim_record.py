@@ -141,10 +141,35 @@ def test_the_page_has_the_same_fields_as_the_schema():
 
 
 def test_every_variable_of_the_device_is_described():
-    read = set(re.findall(r'"(SEAMALLOC_SIM_[A-Z_]+)"', (ROOT / "sim/core/config.c").read_text()))
+    read = set(re.findall(r'"(SEAMALLOC_SIM_[A-Z_]+)"',
+                          "".join((ROOT / f"sim/core/{name}.c").read_text() for name in ("config", "terms"))))
     page = (ROOT / "docs/simulated-device.md").read_text()
     assert len(read) >= 9
     assert read <= set(re.findall(r"^\| `(SEAMALLOC_SIM_[A-Z_]+)` \|", page, re.MULTILINE))
+
+
+def test_the_rules_are_the_same_in_the_source_the_page_and_the_record(broken):
+    """Names, variables and what is usual: of the table in terms.c, of the table of the page, of a device that nobody
+    told anything."""
+    source = re.findall(r'= \{"(\w+)", "(SEAMALLOC_SIM_\w+)"\}', (ROOT / "sim/core/terms.c").read_text())
+    page = re.findall(r"^\| `rule\.(\w+)` \| `(SEAMALLOC_SIM_\w+)` \| [^|]+ \| `(\w+)` \|",
+                      (ROOT / "docs/simulated-device-limits.md").read_text(), re.MULTILINE)
+    assert len(source) == 5
+    assert [row[:2] for row in page] == source
+    assert {name: usual for name, _, usual in page} == {name: str(value) for name, value in broken["rules"].items()}
+
+
+def test_the_rules_in_force_are_recorded(tmp_path):
+    file = tmp_path / "found.conf"
+    file.write_text("like h100\nrule.granularity_kib 64\nrule.unmap one\nrule.mappings 12\n")
+    record = record_of("import torch; torch.cuda.init()", tmp_path, SEAMALLOC_SIM_COST=str(file),
+                       SEAMALLOC_SIM_MAPPINGS="34", SEAMALLOC_SIM_PARTIAL="inner", SEAMALLOC_SIM_TENANT="7@0,5@9calls")
+    fastjsonschema.validate(SCHEMA, record)
+    assert record["rules"] == {"granularity_kib": 64, "recommended_kib": 2048, "partial": "inner", "unmap": "one",
+                               "mappings": 34}
+    assert record["tenant"] == "7@0,5@9calls" and record["cost"] == str(file)
+    assert [(device["tenant_peak_bytes"], device["tenant_bytes"]) for device in record["devices"]] == [
+        (7 << 20, 5 << 20)] * 2
 
 
 def test_the_schema_refuses_what_is_no_record(broken):

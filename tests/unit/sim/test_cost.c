@@ -74,12 +74,70 @@ static void test_work(void **state)
     }
 }
 
+/* What a file does not say is as in the preset that it is like. */
+static void test_like(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/sim-cost-XXXXXX";
+    uint64_t release;
+    start_with("small");
+    assert_ok(cuMemRelease(create(UNIT)));
+    release = sim_driver_ns("cuMemRelease");
+    write_costs(path, "# one line\nlike small # and\ncuMemCreate 7\n");
+    start_with(path);
+    assert_ok(cuMemRelease(create(UNIT)));
+    assert_int_equal(sim_driver_ns("cuMemCreate"), 7);
+    assert_int_equal(sim_driver_ns("cuMemRelease"), release);
+    unlink(path);
+}
+
+/* Rules of a file are taken where they are asked for, and then all of them; a start alone takes the costs. */
+static void test_rules(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/sim-cost-XXXXXX";
+    struct sim_config config = small_device();
+    write_costs(path,
+                "rule.granularity_kib 64\nrule.recommended_kib 128\nrule.partial prefix\nrule.unmap one\n"
+                "rule.mappings 77\n");
+    config.cost = path;
+    begin(&config);
+    assert_int_equal(create(UNIT) != 0, 1);
+    assert_int_equal(config.granularity, UNIT);
+    assert_true(sim_config_rules(&config));
+    assert_int_equal(config.granularity, 65536);
+    assert_int_equal(config.recommended, 131072);
+    assert_int_equal(config.partial, SIM_PARTIAL_PREFIX);
+    assert_int_equal(config.unmap_several, false);
+    assert_int_equal(config.mappings_max, 77);
+    config.cost = "no such file";
+    assert_false(sim_config_rules(&config));
+    assert_int_equal(config.mappings_max, 77);
+    config.cost = "h100";
+    assert_true(sim_config_rules(&config));
+    assert_int_equal(config.granularity, UNIT);
+    assert_int_equal(config.partial, SIM_PARTIAL_WHOLE);
+    unlink(path);
+}
+
 static void test_wrong_files(void **state)
 {
     (void)state;
-    static const char *const wrong[] = {"cuMemMap\n",           "cuMemMap 1 2 3 4\n", "cuMemMap x\n",
-                                        "cuNothing 1\n",        "cuMemMap -1\n",      "work.nothing 1\n",
-                                        "work.kernel_ns 1 2\n", "cuMemMap 1.5\n"};
+    static const char *const wrong[] = {"cuMemMap\n",
+                                        "cuMemMap 1 2 3 4\n",
+                                        "cuMemMap x\n",
+                                        "cuNothing 1\n",
+                                        "cuMemMap -1\n",
+                                        "work.nothing 1\n",
+                                        "work.kernel_ns 1 2\n",
+                                        "cuMemMap 1.5\n",
+                                        "rule.nothing 1\n",
+                                        "rule.unmap\n",
+                                        "rule.unmap one 1\n",
+                                        "rule.partial 1\n",
+                                        "like h200\n",
+                                        "like\n",
+                                        "default 1\nlike h100\n"};
     struct sim_config config = small_device();
     start_with("zero");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -113,6 +171,8 @@ int main(void)
         cmocka_unit_test(test_every_preset_loads),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_work),
+        cmocka_unit_test(test_like),
+        cmocka_unit_test(test_rules),
         cmocka_unit_test(test_wrong_files),
         cmocka_unit_test(test_failed_call),
     };

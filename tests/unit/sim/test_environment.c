@@ -72,6 +72,20 @@ static void test_bad_values(void **state)
         {"SEAMALLOC_SIM_MAPPINGS", "many", "whole number"},
         {"SEAMALLOC_SIM_ADDRESS_GIB", "99999999", "from 0 to"},
         {"SEAMALLOC_SIM_TENANT_MIB", "81921", "from 0 to 81920"},
+        {"SEAMALLOC_SIM_GRANULARITY_KIB", "96", "a power of two from 64 to"},
+        {"SEAMALLOC_SIM_GRANULARITY_KIB", "32", "a power of two from 64 to"},
+        {"SEAMALLOC_SIM_GRANULARITY_KIB", "2M", "a power of two from 64 to"},
+        {"SEAMALLOC_SIM_RECOMMENDED_KIB", "1024", "from the granularity, 2048"},
+        {"SEAMALLOC_SIM_PARTIAL", "yes", "whole, prefix or inner"},
+        {"SEAMALLOC_SIM_UNMAP", "2", "one or several"},
+        {"SEAMALLOC_SIM_TENANT", "", "MIB@WHEN"},
+        {"SEAMALLOC_SIM_TENANT", "1024", "MIB@WHEN"},
+        {"SEAMALLOC_SIM_TENANT", "1024@5", "5000calls"},
+        {"SEAMALLOC_SIM_TENANT", "1024@5hours", "5000calls"},
+        {"SEAMALLOC_SIM_TENANT", "1024@0,", "MIB@WHEN"},
+        {"SEAMALLOC_SIM_TENANT", "99999@0", "no more than the device has"},
+        {"SEAMALLOC_SIM_TENANT", "10@7calls,20@7calls", "later than the one before"},
+        {"SEAMALLOC_SIM_TENANT", "10@7ms", "SEAMALLOC_SIM_STREAMS=timed"},
         {"SEAMALLOC_SIM_SHARE", "a/b", "letters, digits"},
         {"SEAMALLOC_SIM_LACKS", "vmm,fabric", "fabric is never there"},
         {"SEAMALLOC_SIM_LIES", "vmm,graphs", "vmm, export, fabric"},
@@ -200,6 +214,134 @@ static void test_driver(void **state)
     in_child(look_at_the_driver, &outcome);
     unsetenv("SEAMALLOC_SIM_DRIVER");
     unsetenv("SEAMALLOC_SIM_MIB");
+    assert_int_equal(outcome.status, 0);
+}
+
+static size_t memory_left(void)
+{
+    size_t left = 0, total;
+    return cuMemGetInfo(&left, &total) ? 0 : left / MIB;
+}
+
+/* The tenant takes 700 of 1,024 MiB at once, all but 100 MiB at the 20th call, and goes at the 30th. */
+static int watch_the_tenant(void)
+{
+    CUdeviceptr block;
+    CUcontext context;
+    if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context))
+        return 1;
+    if (memory_left() != 324 || cuMemAlloc(&block, 200 * (size_t)MIB))
+        return 2;
+    for (size_t calls = 6; calls < 20; calls++)
+        if (memory_left() != 124)
+            return 3;
+    /* It wants 924 MiB, and there are 824 beside the 200 of this process: it takes what there is. */
+    if (memory_left() != 0 || cuMemAlloc(&block, 2 * (size_t)MIB) != CUDA_ERROR_OUT_OF_MEMORY)
+        return 4;
+    for (size_t calls = 22; calls < 30; calls++)
+        if (memory_left() != 0)
+            return 5;
+    return memory_left() == 824 && !cuMemAlloc(&block, 800 * (size_t)MIB) ? 0 : 6;
+}
+
+static void test_tenant(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/sim-tenant-XXXXXX", path[64];
+    struct outcome outcome;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/record.json", folder);
+    setenv("SEAMALLOC_SIM_REPORT", path, 1);
+    setenv("SEAMALLOC_SIM_MIB", "1024", 1);
+    setenv("SEAMALLOC_SIM_TENANT", "700@0,924@20calls,0@30calls", 1);
+    in_child(watch_the_tenant, &outcome);
+    assert_int_equal(outcome.status, 0);
+    json_t *root = json_load_file(path, 0, NULL);
+    const json_t *device = json_array_get(json_object_get(root, "devices"), 0);
+    assert_string_equal(json_string_value(json_object_get(root, "tenant")), "700@0,924@20calls,0@30calls");
+    assert_int_equal(json_integer_value(json_object_get(device, "tenant_bytes")), 0);
+    assert_int_equal(json_integer_value(json_object_get(device, "tenant_peak_bytes")), 824 * MIB);
+    json_decref(root);
+    unlink(path);
+    rmdir(folder);
+    unsetenv("SEAMALLOC_SIM_REPORT");
+    /* Only one of the three says who else is there. */
+    static const char *const others[][2] = {{"SEAMALLOC_SIM_TENANT_MIB", "5"},
+                                            {"SEAMALLOC_SIM_SHARE", "some"}};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(init_with(others[i][0], others[i][1], &outcome), CUDA_ERROR_INVALID_VALUE);
+        assert_text(&outcome, others[i][0]);
+    }
+    unsetenv("SEAMALLOC_SIM_MIB");
+    unsetenv("SEAMALLOC_SIM_TENANT");
+}
+
+/* By the clock: what a host wait skips is over when it ends. */
+static int watch_the_clock(void)
+{
+    CUcontext context;
+    if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context) ||
+        memory_left() != 1024)
+        return 1;
+    sim_host_spend(2000000);
+    if (memory_left() != 512)
+        return 2;
+    sim_host_spend(1000000);
+    return memory_left() == 1024 ? 0 : 3;
+}
+
+static void test_tenant_by_the_clock(void **state)
+{
+    (void)state;
+    struct outcome outcome;
+    setenv("SEAMALLOC_SIM_MIB", "1024", 1);
+    setenv("SEAMALLOC_SIM_STREAMS", "timed", 1);
+    setenv("SEAMALLOC_SIM_TENANT", "0@0,512@2000us,0@3ms", 1);
+    in_child(watch_the_clock, &outcome);
+    unsetenv("SEAMALLOC_SIM_MIB");
+    unsetenv("SEAMALLOC_SIM_TENANT");
+    unsetenv("SEAMALLOC_SIM_STREAMS");
+    assert_int_equal(outcome.status, 0);
+}
+
+/* The rules of a cost file hold, and a variable wins over them. */
+static int look_at_rules(void)
+{
+    CUmemAllocationProp prop = device_prop(0);
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr base;
+    size_t least, recommended;
+    if (cuInit(0) || cuMemGetAllocationGranularity(&least, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) ||
+        cuMemGetAllocationGranularity(&recommended, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
+        return 1;
+    if (least != 64 << 10 || recommended != 256 << 10)
+        return 2;
+    if (cuMemCreate(&handle, 4 * least, &prop, 0) || cuMemAddressReserve(&base, 4 * least, 0, 0, 0) ||
+        cuMemMap(base, least, 2 * least, handle, 0) || cuMemMap(base + least, least, 0, handle, 0))
+        return 3;
+    if (cuMemUnmap(base, 2 * least) != CUDA_ERROR_INVALID_VALUE)
+        return 4;
+    return try_access(base, 2 * least, 0) == CUDA_ERROR_OUT_OF_MEMORY ? 0 : 5;
+}
+
+static void test_rules(void **state)
+{
+    (void)state;
+    struct outcome outcome;
+    char path[] = "/tmp/sim-rules-XXXXXX";
+    int file = mkstemp(path);
+    static const char text[] = "rule.granularity_kib 64\nrule.recommended_kib 256\nrule.partial prefix\n"
+                               "rule.unmap one\nrule.mappings 1\n";
+    assert_int_equal(write(file, text, strlen(text)), (ssize_t)strlen(text));
+    close(file);
+    setenv("SEAMALLOC_SIM_COST", path, 1);
+    in_child(look_at_rules, &outcome);
+    assert_int_equal(WEXITSTATUS(outcome.status), 3); /* the file's prefix is no inner part */
+    setenv("SEAMALLOC_SIM_PARTIAL", "inner", 1);
+    in_child(look_at_rules, &outcome);
+    unsetenv("SEAMALLOC_SIM_PARTIAL");
+    unsetenv("SEAMALLOC_SIM_COST");
+    unlink(path);
     assert_int_equal(outcome.status, 0);
 }
 
@@ -359,12 +501,20 @@ static void test_not_initialised(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_start_line),  cmocka_unit_test(test_bad_values),
-        cmocka_unit_test(test_faults),      cmocka_unit_test(test_strict),
-        cmocka_unit_test(test_report),      cmocka_unit_test(test_report_by_process),
-        cmocka_unit_test(test_real_device), cmocka_unit_test(test_not_initialised),
-        cmocka_unit_test(test_driver),      cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_start_line),
+        cmocka_unit_test(test_bad_values),
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_strict),
+        cmocka_unit_test(test_report),
+        cmocka_unit_test(test_report_by_process),
+        cmocka_unit_test(test_real_device),
+        cmocka_unit_test(test_not_initialised),
+        cmocka_unit_test(test_driver),
+        cmocka_unit_test(test_limits),
         cmocka_unit_test(test_trace),
+        cmocka_unit_test(test_tenant),
+        cmocka_unit_test(test_tenant_by_the_clock),
+        cmocka_unit_test(test_rules),
     };
     setenv("SEAMALLOC_SIM_PROBE", "/nonexistent", 1); /* also on a machine with a GPU */
     return cmocka_run_group_tests(tests, NULL, NULL);

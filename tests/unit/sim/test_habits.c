@@ -16,7 +16,7 @@ static void test_partial_mappings(void **state)
     (void)state;
     struct sim_config config = small_device();
     for (int on = 0; on < 2; on++) {
-        config.partial_mappings = on;
+        config.partial = on ? SIM_PARTIAL_INNER : SIM_PARTIAL_WHOLE;
         begin_with(&config);
         CUmemGenericAllocationHandle handle = create(4 * UNIT);
         CUdeviceptr base = reserve(8 * UNIT);

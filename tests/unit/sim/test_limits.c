@@ -39,6 +39,23 @@ static void test_address_budget(void **state)
     assert_ok(cuMemAlloc(&plain, UNIT));
 }
 
+/* A prefix maps, at offset 0 only. */
+static void test_prefix_mappings(void **state)
+{
+    (void)state;
+    struct sim_config config = small_device();
+    config.partial = SIM_PARTIAL_PREFIX;
+    begin(&config);
+    CUmemGenericAllocationHandle handle = create(4 * UNIT);
+    CUdeviceptr base = reserve(4 * UNIT);
+    assert_int_equal(cuMemMap(base, UNIT, UNIT, handle, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_broken("map-offset");
+    assert_int_equal(cuMemMap(base, 5 * UNIT, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_ok(cuMemMap(base, 3 * UNIT, 0, handle, 0));
+    assert_ok(cuMemMap(base + 3 * UNIT, UNIT, 0, handle, 0));
+    assert_ok(try_access(base, 4 * UNIT, 0));
+}
+
 static void test_no_vmm(void **state)
 {
     (void)state;
@@ -168,6 +185,14 @@ static void test_other_granularity(void **state)
     size_t granularity;
     config.granularity = 16 * MIB;
     begin(&config);
+    assert_ok(cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
+    assert_int_equal(granularity, 16 * MIB);
+    config.recommended = 8 * MIB;
+    assert_false(sim_start(&config));
+    config.recommended = 64 * MIB;
+    begin(&config);
+    assert_ok(cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
+    assert_int_equal(granularity, 64 * MIB);
     assert_ok(cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
     assert_int_equal(granularity, 16 * MIB);
     assert_int_equal(try_create(2 * MIB, &handle), CUDA_ERROR_INVALID_VALUE);
@@ -304,6 +329,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mapping_ceiling),
         cmocka_unit_test(test_address_budget),
+        cmocka_unit_test(test_prefix_mappings),
         cmocka_unit_test(test_no_vmm),
         cmocka_unit_test(test_lacks_and_lies),
         cmocka_unit_test(test_other_granularity),
