@@ -21,6 +21,7 @@ static uint64_t wait_ns[SIM_CALL_COUNT];
 static SLIST_HEAD(track_list, sim_track) tracks = SLIST_HEAD_INITIALIZER(tracks);
 static struct sim_track *last_track;
 static _Atomic uint64_t epoch = 1;
+static _Atomic bool is_watched; /* others than the program ask for finished work, and clear it away */
 
 /* Since which reset this thread has been more than an onlooker; how often it has asked in vain at one time.
  */
@@ -82,6 +83,13 @@ static bool is_question(enum sim_call call)
     }
 }
 
+/* Calls that cost no time in a process that is watched: who makes them, and when, is decided by real time. */
+static bool is_shared_out(enum sim_call call)
+{
+    return atomic_load_explicit(&is_watched, memory_order_relaxed) &&
+           (is_question(call) || call == SIM_CALL_cuEventCreate);
+}
+
 static bool is_acting(void)
 {
     return acting_since == atomic_load_explicit(&epoch, memory_order_relaxed);
@@ -99,11 +107,18 @@ void sim_timing_call(enum sim_call call)
             return;
         act();
     }
+    if (is_shared_out(call))
+        return;
     if (!is_question(call))
         polls = false;
     uint64_t ns = sim_cost_fixed(call);
     if (ns)
         spend(sim_call_names[call], ns, &call_ns[call]);
+}
+
+void sim_host_watched(void)
+{
+    atomic_store(&is_watched, true);
 }
 
 void sim_timing_extra(enum sim_call call, uint64_t ns)
@@ -130,8 +145,9 @@ void sim_timing_vain(void)
     enum sim_call call = sim_current();
     uint64_t fixed = sim_cost_fixed(call), at = sim_timing_now();
     if (is_acting()) {
-        if (polls && fixed < VAIN_NS)
-            spend(sim_call_names[call], VAIN_NS - fixed, &call_ns[call]);
+        uint64_t due = polls ? sm_max(fixed, VAIN_NS) : fixed, paid = is_shared_out(call) ? 0 : fixed;
+        if (due > paid)
+            spend(sim_call_names[call], due - paid, &call_ns[call]);
         polls = true;
         return;
     }
@@ -299,6 +315,7 @@ void sim_timing_reset(void)
         free(track);
     }
     last_track = NULL;
+    atomic_store(&is_watched, false);
     atomic_store(&now, 0);
     atomic_store(&launch_ns, 0);
     atomic_store(&spent_ns, 0);

@@ -11,6 +11,12 @@
  * onlooker, and its calls are free: how often a watchdog looks is a matter of real time. When it has asked a
  * thousand times in vain while the clock stood still, somebody depends on its asking, and it counts.
  *
+ * In a process that is watched (sim_host_watched: NCCL says so when it makes a communicator) the program and
+ * its watchdog share the work of asking which collectives are over and of clearing them away, by real time.
+ * There the answer "done", all other questions, and making and destroying events cost no virtual time for
+ * anybody. The answer "not yet" costs its price as everywhere: what is not over yet cannot have been cleared
+ * away by anybody, so that the program gets this answer equally often each time.
+ *
  * Protected by: the core lock; the host's clock is an atomic. */
 #ifndef SEAMALLOC_SIM_CORE_TIMING_H
 #define SEAMALLOC_SIM_CORE_TIMING_H

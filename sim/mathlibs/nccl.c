@@ -81,6 +81,7 @@ int ncclCommInitRank(comm *communicator, int ranks, struct unique_id id, int ran
         return NCCL_SYSTEM_ERROR;
     *communicator = mathlib_new();
     **communicator = (struct communicator){ranks, rank, device, exchange};
+    sim_host_watched(); /* a caller of NCCL has a thread that looks after what was put */
     return NCCL_SUCCESS;
 }
 
@@ -103,6 +104,7 @@ int ncclCommInitAll(comm *communicators, int devices, const int *list)
         communicators[i] = mathlib_new();
         *communicators[i] = (struct communicator){devices, i, list ? list[i] : i, NULL};
     }
+    sim_host_watched();
     return NCCL_SUCCESS;
 }
 

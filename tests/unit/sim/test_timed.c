@@ -250,6 +250,42 @@ static void test_onlooker(void **state)
     assert_in_range(sim_host_ns(), 101000, 101200);
 }
 
+/* What a watchdog may take off the program's hands costs no time once there is one; "not yet" does. */
+static void test_watched(void **state)
+{
+    (void)state;
+    static const char *const prices = "cuEventQuery 700\ncuEventCreate 300\ncuEventDestroy 200\n"
+                                      "cuEventRecord 5\ncuCtxGetDevice 40\ndefault 0\n";
+    struct sim_config config = small_device();
+    char path[] = "/tmp/sim-timed-XXXXXX";
+    CUevent other;
+    CUdevice device;
+    int file = mkstemp(path);
+    assert_int_equal(write(file, prices, strlen(prices)), (ssize_t)strlen(prices));
+    close(file);
+    config.streams = SIM_STREAMS_TIMED;
+    config.cost = path;
+    begin(&config);
+    unlink(path);
+    assert_ok(cuEventCreate(&event, 0));
+    work(NULL, 100000);
+    assert_ok(cuEventRecord(event, NULL));
+    assert_int_equal(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+    assert_int_equal(sim_host_ns(), 300 + 5 + 700);
+    sim_host_watched();
+    assert_int_equal(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+    assert_int_equal(sim_host_ns(), 300 + 5 + 2 * 700);
+    assert_ok(cuEventSynchronize(event));
+    assert_int_equal(sim_host_ns(), 300 + 100000);
+    assert_ok(cuEventQuery(event));
+    assert_ok(cuEventCreate(&other, 0));
+    assert_ok(cuEventDestroy(other));
+    assert_ok(cuCtxGetDevice(&device));
+    assert_int_equal(sim_host_ns(), 300 + 100000);
+    assert_ok(cuEventRecord(event, NULL));
+    assert_int_equal(sim_host_ns(), 300 + 100000 + 5);
+}
+
 /* Effects come when their time has come, not before: memory given away too early is overwritten. */
 static void test_effects_come_in_time(void **state)
 {
@@ -605,6 +641,7 @@ int main(void)
         TEST(test_events),
         TEST(test_polling_ends),
         TEST(test_onlooker),
+        TEST(test_watched),
         TEST(test_effects_come_in_time),
         TEST(test_effects_in_order_of_time),
         TEST(test_kernels),
