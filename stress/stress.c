@@ -13,6 +13,8 @@ static const struct {
     {"staircase", "one request that grows from step to step", stress_staircase},
     {"sprinkle", "small blocks that live long, sprinkled among large ones", stress_sprinkle},
     {"threads", "threads with streams of their own that free each other's blocks", stress_threads},
+    {"pace", "events a second where no driver is called", stress_pace},
+    {"twice", "100 GiB in handles of 2 MiB, each mapped at two addresses", stress_twice},
 };
 
 #define COUNT (sizeof(scenarios) / sizeof(scenarios[0]))
@@ -119,6 +121,11 @@ void stress_count(struct stress *stress, const char *what, uint64_t count, uint6
 {
     printf("  %-46s %9lu       at most  %9lu  ", what, count, at_most);
     judge(stress, count <= at_most);
+}
+
+void stress_figure(const char *what, double value, const char *unit)
+{
+    printf("  %-46s %9.2f %s\n", what, value, unit);
 }
 
 static int usage(const char *program)

@@ -29,6 +29,8 @@ void stress_comb(struct stress *stress);
 void stress_staircase(struct stress *stress);
 void stress_sprinkle(struct stress *stress);
 void stress_threads(struct stress *stress);
+void stress_pace(struct stress *stress);
+void stress_twice(struct stress *stress);
 
 /* ---- for scenarios ---- */
 
@@ -52,5 +54,7 @@ void stress_check(bool condition, const char *what);
 void stress_share(struct stress *stress, const char *what, double share, double at_least);
 void stress_bytes(struct stress *stress, const char *what, uint64_t bytes, uint64_t at_most);
 void stress_count(struct stress *stress, const char *what, uint64_t count, uint64_t at_most);
+/* Prints a figure that has no bound: what depends on the machine has none. */
+void stress_figure(const char *what, double value, const char *unit);
 
 #endif
