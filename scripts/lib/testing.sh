@@ -54,11 +54,17 @@ run_ctest() {
 }
 
 # What is run on the older PyTorch: the tests of the simulated device, which stands in for the libraries of both, and
-# those of what install() replaces in PyTorch. The rest asks nothing of PyTorch that changed between the two.
+# those of what install() replaces in PyTorch. Of the tests of shared tensors one setting, since each starts two
+# processes. The rest asks nothing of PyTorch that changed between the two.
 SEAM_TESTS_2_11=(
     tests/torch/test_sim_torch.py
     tests/torch/test_sim_features.py
     tests/torch/test_sim_record.py
+    'tests/torch/test_sim_processes.py::test_tensors_are_shared[late-expandable_segments:True]'
+    tests/torch/test_sim_processes.py::test_a_shared_device_is_short_for_all
+    tests/torch/test_sim_processes.py::test_ranks_on_one_device_share_its_memory
+    tests/torch/test_sim_processes.py::test_a_tenant_takes_and_gives_back
+    tests/torch/test_sim_timed.py
     tests/torch/test_glue_install.py
     tests/torch/test_glue_memory.py
     tests/torch/test_glue_stats.py
