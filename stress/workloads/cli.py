@@ -149,11 +149,12 @@ def list_loops() -> None:
 @loops_argument
 @click.option("--quick", is_flag=True, help=f"Only {' and '.join(QUICK)}, in short form.")
 @short_option
+@click.option("--timed", "in_time", is_flag=True, help="In virtual time: work takes as long as modelled.")
 @half_option
 @json_option
 @results_option
 def compare(
-    loops: tuple[str, ...], quick: bool, short: bool, half: str | None, file: Path | None, results: Path
+    loops: tuple[str, ...], quick: bool, short: bool, in_time: bool, half: str | None, file: Path | None, results: Path
 ) -> None:
     """Run loops under native, expandable segments and seamalloc, each in a fresh process."""
     chosen = choose(loops or (QUICK if quick else ()), half)
@@ -161,9 +162,14 @@ def compare(
     machine = describe_machine(folder)
     say(heading("compare", machine))
     jobs = [(loop, allocator) for loop in chosen for allocator in ALLOCATORS]
-    runs = run_all("compare", jobs, lambda job, tell: measure(*job, folder, tell, short=short or quick))
-    out.print(show.comparison(runs, machine.text()))
-    out.print(show.second_half(runs, machine.text()))
+
+    def one(job: Job, tell: Callable[[str], None]) -> Measured:
+        return measure(*job, folder, tell, short=short or quick, timed=in_time)
+
+    runs = run_all("compare", jobs, one)
+    title = f"{machine.text()}, {'virtual time' if in_time else 'all work completes at once'}"
+    out.print(show.comparison(runs, title))
+    out.print(show.second_half(runs, title))
     for line in show.means(runs):
         say(f"  {line}")
     for note in NOTES:
