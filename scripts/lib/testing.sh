@@ -59,6 +59,7 @@ SEAM_TESTS_2_11=(
     tests/torch/test_sim_torch.py
     tests/torch/test_sim_features.py
     tests/torch/test_sim_record.py
+    tests/torch/test_glue_graphs.py
     tests/torch/test_glue_install.py
     tests/torch/test_glue_memory.py
     tests/torch/test_glue_stats.py
