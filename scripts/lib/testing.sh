@@ -65,6 +65,7 @@ SEAM_TESTS_2_11=(
     tests/torch/test_sim_processes.py::test_ranks_on_one_device_share_its_memory
     tests/torch/test_sim_processes.py::test_a_tenant_takes_and_gives_back
     tests/torch/test_sim_timed.py
+    tests/torch/test_glue_graphs.py
     tests/torch/test_glue_install.py
     tests/torch/test_glue_memory.py
     tests/torch/test_glue_stats.py

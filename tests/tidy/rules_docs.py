@@ -10,6 +10,8 @@ from tree import Finding, Rule, Source, Tree
 LINK = re.compile(r"!?\[[^\]]*\]\(<?([^)>\s]+)>?(?:\s+\"[^\"]*\")?\)")
 REFERENCE = re.compile(r"^\s*\[[^\]]+\]:\s*(\S+)")
 DOCUMENT = re.compile(r"(?<![\w/.-])((?:docs|alloc|sim|stress|tests|tools|policies|stats|base)/[\w/.-]*\w\.md)\b")
+TEST_FILE = re.compile(r"`(\w+)` is `(tests/[\w/.-]+)`")
+TEST_NAME = re.compile(r"`(\w+)::(\w+)`")
 HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$")
 
 
@@ -68,7 +70,39 @@ def check_mentions(source: Source, tree: Tree) -> Iterator[Finding]:
                 yield number, f"{name} is named here and does not exist"
 
 
+def check_tests(source: Source, tree: Tree) -> Iterator[Finding]:
+    """A document may name tests as `file::function`, each file by a short name that it explains."""
+    files = dict(TEST_FILE.findall(source.text))
+    if not source.path.endswith(".md") or not files:
+        return
+    for number, line in enumerate(source.lines, 1):
+        for name, path in TEST_FILE.findall(line):
+            if not tree.has(path):
+                yield number, f"{name}: there is no {path}"
+        for name, function in TEST_NAME.findall(line):
+            if name not in files:
+                yield number, f"{name}::{function}: no line says which file {name} is"
+            elif files[name] in tree.sources:
+                text = tree.sources[files[name]].text
+                if not re.search(rf"^(?:(?:static )?void|def) {function}\(", text, re.MULTILINE):
+                    yield number, f"{name}::{function}: {files[name]} has no such test"
+
+
 RULES = (
+    Rule(
+        "tests",
+        check_tests,
+        bad=(
+            ("docs/a.md", "`a` is `tests/a.c`\n"),
+            (("docs/a.md", "`a` is `tests/a.c`\n`b::works`\n"), ("tests/a.c", "static void works(void **s)\n{}\n")),
+            (("docs/a.md", "`a` is `tests/a.c`\n`a::work`\n"), ("tests/a.c", "static void works(void **s)\n{}\n")),
+        ),
+        good=(
+            (("docs/a.md", "`a` is `tests/a.c`\n`a::works`\n"), ("tests/a.c", "static void works(void **s)\n{}\n")),
+            ("docs/b.md", "`seam::alloc` of CMake\n"),
+            (("docs/a.md", "`a` is `tests/a.py`\n`a::test_a`\n"), ("tests/a.py", "def test_a(run):\n    pass\n")),
+        ),
+    ),
     Rule(
         "links",
         check_links,
