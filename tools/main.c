@@ -29,6 +29,7 @@ struct arguments {
     double scale; /* of sizes */
     const char *policies[16];
     int policy_count;
+    bool parts; /* the device maps any part of a handle */
     bool json;
 };
 
@@ -54,7 +55,7 @@ static bool parse(int argc, char **argv, struct arguments *arguments)
         else if (c == 'd')
             arguments->config.plain_descend = true;
         else if (c == 'a')
-            arguments->config.partial_mappings = true;
+            arguments->parts = true;
         else if (c == 's') {
             arguments->scale = strtod(optarg, &end);
             if (*end || end == optarg || !(arguments->scale > 0 && arguments->scale <= 1000)) {
@@ -111,6 +112,8 @@ static int replay(int argc, char **argv)
     }
     if (!sim_config_rules(&arguments.config))
         return 1;
+    if (arguments.parts)
+        arguments.config.partial = SIM_PARTIAL_INNER;
     if (!arguments.json)
         printf("simulated device, cost preset %s; MiB\n%-40s %-10s %9s %9s %9s\n",
                arguments.config.cost ? arguments.config.cost : "h100", "trace", "policy", "allocated",

@@ -145,7 +145,7 @@ void run_open(struct run *run, const struct scenario *scenario, enum fault fault
     run->f.sim.devices = scenario->devices;
     run->f.sim.lacks = scenario->lacks;
     run->f.sim.lies = scenario->lies;
-    run->f.sim.partial_mappings = scenario->parts;
+    run->f.sim.partial = scenario->parts ? SIM_PARTIAL_INNER : SIM_PARTIAL_WHOLE;
     run->seed = scenario->seed;
     run->f.sim.streams = SIM_STREAMS_LAG;
     run->f.sim.lag = 1u << 30;

@@ -599,7 +599,7 @@ static void run(const struct setup *setup, uint64_t steps)
     model.f.sim.lag = 1u << 30;
     model.f.sim.seed = model.seed;
     model.f.sim.backed = setup->backed;
-    model.f.sim.partial_mappings = setup->parts;
+    model.f.sim.partial = setup->parts ? SIM_PARTIAL_INNER : SIM_PARTIAL_WHOLE;
     fixture_open(&model.f, setup->options);
     open_sides();
     for (uint64_t i = 0; i < steps; i++, model.step++) {

@@ -145,7 +145,7 @@ static void run_program(struct program *program, const char *options, uint64_t s
     program->stream_count = streams;
     fixture_init(&program->f);
     program->f.sim.device_bytes = 32 * GIB;
-    program->f.sim.partial_mappings = program->parts;
+    program->f.sim.partial = program->parts ? SIM_PARTIAL_INNER : SIM_PARTIAL_WHOLE;
     fixture_open(&program->f, options);
     fixture_device(&program->f, 0);
     for (unsigned i = 0; i < streams; i++)

@@ -6,7 +6,7 @@
 static void open_device(struct fixture *f, const char *options, bool maps_parts)
 {
     fixture_init(f);
-    f->sim.partial_mappings = maps_parts;
+    f->sim.partial = maps_parts ? SIM_PARTIAL_INNER : SIM_PARTIAL_WHOLE;
     fixture_open(f, options);
     fixture_device(f, 0);
 }
