@@ -10,6 +10,7 @@
 #include "policies/options.h"
 #include "base/hostmem.h"
 #include "policies/options_table.h"
+#include "policies/presets.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -145,6 +146,27 @@ static seam_result fail_at_key(const struct reader *reader, struct sm_span key, 
     return fail(reader, key.at, "unknown key \"%s\"; valid keys: %s", quoted, keys);
 }
 
+static seam_result read_lines(struct reader *reader, const char *content, size_t size);
+
+/* policy:NAME of a preset that is more than a policy's name: as if its file were named. */
+static seam_result read_preset(struct reader *reader, const struct sm_preset *preset)
+{
+    struct reader in_file = *reader;
+    in_file.file = preset->name;
+    in_file.line = 0;
+    return read_lines(&in_file, preset->text, strlen(preset->text));
+}
+
+static const struct sm_preset *find_preset(const struct reader *reader, const char *key, struct sm_span name)
+{
+    if (reader->file || strcmp(key, "policy") != 0)
+        return NULL;
+    for (const struct sm_preset *preset = sm_presets; preset->name; preset++)
+        if (strlen(preset->name) == name.length && memcmp(preset->name, name.at, name.length) == 0)
+            return preset;
+    return NULL;
+}
+
 /* One key:value. */
 static seam_result read_entry(struct reader *reader)
 {
@@ -171,6 +193,9 @@ static seam_result read_entry(struct reader *reader)
         sm_option_read(&sm_option_rows[index], reader->options, value, reader->strict, &where);
     if (!wrong)
         return SEAM_OK;
+    const struct sm_preset *preset = find_preset(reader, info->key, value);
+    if (preset)
+        return read_preset(reader, preset);
     const char *word = reader->strict ? NULL : sm_option_rows[index].word;
     return fail(reader, where.at, "%s: \"%s\" %s; valid: %s%s%s", info->key, quote(where, quoted), wrong,
                 info->range, word ? " or " : "", word ? word : "");

@@ -110,7 +110,8 @@ _Static_assert(sizeof(enum sm_policy) == sizeof(unsigned) && sizeof(enum sm_peer
       "reuse inside PyTorch's captures; accepted, no effect", BOOL(PASSED_OVER))                             \
     X("pinned_*", PYTORCH, "text", "-", "any",                                                               \
       "settings of PyTorch's allocator of host memory; passed over", TEXT(PASSED_OVER))                      \
-    X("policy", OURS, "name", "stitch", "stitch, expandable or native",                                      \
+    X("policy", OURS, "name", "stitch",                                                                      \
+      "stitch, expandable, native, or a preset: stitch-2mib, stitch-few-calls",                              \
       "how memory is placed: our way, or after PyTorch's expandable segments or its plain ones",             \
       CHOICE(AT(policy), policy_names))                                                                      \
     X("small_limit_kib", OURS, "KiB", "256", "0 to 20480",                                                   \

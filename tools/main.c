@@ -19,8 +19,8 @@ static const char usage[] =
     "\n"
     "replay plays recorded traces through the allocator on the simulated device: one row for each trace and "
     "policy.\n"
-    "Policies: stitch (default), expandable and native (after PyTorch's rules), or a FILE of key:value "
-    "settings\n"
+    "Policies: stitch (default), stitch-few-calls, stitch-2mib, expandable and native (after PyTorch's\n"
+    "rules), or a FILE of key:value settings\n"
     "(docs/options.md). --scale: sizes times F. --partial-mappings: the device maps any part of a handle.\n"
     "--descending: plain allocations lie at falling addresses, as with some drivers.\n";
 

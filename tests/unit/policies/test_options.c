@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Options that are understood: each key, the order of the sources, and the echo that reads back. */
 #include "base/align.h"
+#include "policies/presets.h"
 #include "tests/unit/policies/options_testing.h"
 
 static void defaults_are_as_documented(void **state)
@@ -121,6 +122,28 @@ static void ranges_end_where_the_table_says(void **state)
         }
     }
     assert_int_equal(found, 9);
+}
+
+/* A preset by name is its file; what stands behind it wins. */
+static void presets_are_named(void **state)
+{
+    (void)state;
+    struct sm_options options = defaults();
+    struct sm_error error = {0};
+    assert_int_equal(sm_options_parse(&options, OURS, "policy:stitch-2mib,slack_permille:9", &error),
+                     SEAM_OK);
+    assert_int_equal(options.policy, SM_POLICY_STITCH);
+    assert_int_equal(options.handle_bytes, 2 << 20);
+    assert_int_equal(options.slack_permille, 9);
+    options = defaults();
+    assert_int_equal(sm_options_parse(&options, OURS, "policy:stitch-few-calls", &error), SEAM_OK);
+    assert_true(options.work_percent < defaults().work_percent);
+    for (const struct sm_preset *preset = sm_presets; preset->name; preset++) {
+        char text[100];
+        snprintf(text, sizeof text, "policy:%s", preset->name);
+        accept(OURS, text);
+    }
+    refuse(OURS, "policy:stitch-3mib", "position 8", "policy", "stitch-2mib");
 }
 
 /* The default texts of the table are true: each one given says the same as none given. */
@@ -278,6 +301,7 @@ int main(void)
         cmocka_unit_test(nothing_is_a_text_too),
         cmocka_unit_test(later_texts_keep_earlier_settings),
         cmocka_unit_test(ranges_end_where_the_table_says),
+        cmocka_unit_test(presets_are_named),
         cmocka_unit_test(default_texts_are_true),
         cmocka_unit_test(shares_at_their_ends),
         cmocka_unit_test(echo_reads_back),
