@@ -3,6 +3,22 @@
  * contract's business (tests/contract). */
 #include "tests/unit/sim/sim_test.h"
 
+/* Whether parts of handles map may be asked: with one that is mapped nowhere, in a range of its own. */
+static void test_asking_breaks_no_rule(void **state)
+{
+    (void)state;
+    CUmemGenericAllocationHandle handle, other;
+    CUdeviceptr own = reserve(UNIT), wide = reserve(2 * UNIT);
+    (void)map_new(2 * UNIT, &handle);
+    assert_ok(try_create(2 * UNIT, &other));
+    assert_int_equal(cuMemMap(own, UNIT, UNIT, other, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(sim_violation_count(), 0);
+    cuMemMap(wide, UNIT, UNIT, other, 0);
+    assert_broken("map-offset");
+    cuMemMap(own, UNIT, UNIT, handle, 0);
+    assert_int_equal(sim_violation_count(), 2);
+}
+
 static void test_memory_rules(void **state)
 {
     (void)state;
@@ -261,6 +277,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, start_small)
     const struct CMUnitTest tests[] = {
+        TEST(test_asking_breaks_no_rule),
         TEST(test_memory_rules),
         TEST(test_report_of_a_violation),
         TEST(test_touching),
