@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The `seamalloc` command. `replay`, `convert` and `bench` are done here; what needs Python is handed to the
- * package. */
+/* The `seamalloc` command. `replay`, `tune`, `convert` and `bench` are done here; what needs Python is handed
+ * to the package. */
 #include "tools/tools.h"
 #include <getopt.h>
 #include <seamalloc/seamalloc.h>
@@ -12,6 +12,7 @@
 static const char usage[] =
     "usage: seamalloc replay [--policy NAME|FILE] [--device-mib N] [--cost PRESET] [--scale F]\n"
     "                        [--partial-mappings] [--descending] [--json] TRACE...\n"
+    "       seamalloc tune [--out FILE] [--cost PRESET] [--budget SECONDS] [--device-mib N] TRACE...\n"
     "       seamalloc convert IN OUT                  (.seamtrace .txt .pickle .csv)\n"
     "       seamalloc bench [--json] [--threads N]\n"
     "       seamalloc run [OPTIONS] SCRIPT [ARGS]     (python3 -m seamalloc run)\n"
@@ -161,6 +162,8 @@ int main(int argc, char **argv)
     const char *command = argc > 1 && !help ? argv[1] : "";
     if (!strcmp(command, "replay"))
         return replay(argc - 1, argv + 1);
+    if (!strcmp(command, "tune"))
+        return tune(argc - 1, argv + 1);
     if (!strcmp(command, "convert") && argc == 4)
         return convert(argv[2], argv[3]);
     if (!strcmp(command, "bench"))

@@ -14,6 +14,9 @@ json_t *replay_trace(const char *path, const char *policy, double scale, const s
 /* Writes the trace `from` in another form, which the name of `to` says. Returns: an exit code. */
 int convert(const char *from, const char *to);
 
+/* The command tune. Returns: an exit code. */
+int tune(int argc, char **argv);
+
 /* The command bench. Returns: an exit code. */
 int bench(int argc, char **argv);
 

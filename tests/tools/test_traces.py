@@ -207,6 +207,17 @@ class Traces(unittest.TestCase):
         renamed = THREADED.replace("f 1 0 1", "f 1 0 3").replace("7 1 2", "7 1 6")
         self.assertEqual(self.row(self.file("b.txt", renamed)), first)
 
+    def test_tune_writes_a_policy_that_replay_takes(self) -> None:
+        trace = self.file("a.txt", "".join(f"a {i} {(i % 7 + 1) << 20} 0\n" for i in range(40)))
+        policy = trace + ".tuned.conf"
+        self.call("tune", "--out", policy, "--budget", "5", trace)
+        text = Path(policy).read_text()
+        self.assertIn(f"# tuned on {trace}\n", text)
+        self.assertIn("policy:stitch\n", text)
+        self.call("replay", "--policy", policy, trace)
+        self.assertIn("whole numbers above 0", self.call("tune", "--budget", "x", trace, code=2).stderr)
+        self.assertIn("usage: seamalloc tune", self.call("tune", code=2).stderr)
+
     def test_pools_keep_to_themselves(self) -> None:
         """A pool's memory serves no other request, in whatever way the trace tells the pool."""
         apart = "b 1\na 1 1048576 0\nf 1 0\ne 1\na 2 1048576 0\n"
