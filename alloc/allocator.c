@@ -55,13 +55,6 @@ void sm_allocator_destroy(struct sm_allocator *allocator)
     sm_hostmem_put(allocator, sizeof(*allocator));
 }
 
-struct sm_device *sm_allocator_seen(struct sm_allocator *allocator, int ordinal)
-{
-    if (ordinal < 0 || ordinal >= allocator->device_count)
-        return NULL;
-    return atomic_load_explicit(&allocator->devices[ordinal], memory_order_acquire);
-}
-
 static seam_result set_up(struct sm_allocator *allocator, int ordinal, struct sm_device **out,
                           struct sm_error *error)
 {
@@ -271,7 +264,7 @@ static seam_result validate_device(struct sm_device *device, struct sm_error *er
          heap->counts[0].held_ranges + heap->counts[1].held_ranges},
         {SM_LEVEL_handles, "handles", heap->handles},
         {SM_LEVEL_reserved_address_bytes, "reserved_address_bytes", heap->address_bytes},
-        {SM_LEVEL_allocation, "allocation", heap->index.count},
+        {SM_LEVEL_allocation, "allocation", sm_heap_live(heap)},
         {SM_LEVEL_view_bytes, "view_bytes", view_bytes(heap)},
     };
     for (size_t i = 0; i < sizeof(same) / sizeof(same[0]) && !result; i++) {

@@ -60,7 +60,7 @@ CUresult sm_capture_safe_wait(struct sm_device *device)
         captured = captured || (!scope->capture && !scope->served);
     for (int i = 0; i < SM_STREAM_SLOTS; i++) {
         struct sm_stream *stream;
-        LIST_FOREACH(stream, &device->streams[i], link)
+        for (stream = atomic_load(&device->streams[i]); stream; stream = stream->next)
             captured = captured || sm_capture_on(device, stream->stream);
     }
     sm_lock_give(&device->heap_lock);

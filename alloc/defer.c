@@ -423,7 +423,7 @@ void sm_fence_teardown(struct sm_device *device)
             event_give(device, stream, fence->event);
     destroy_events(device, &device->free_events);
     for (int i = 0; i < SM_STREAM_SLOTS; i++)
-        LIST_FOREACH(stream, &device->streams[i], link)
+        for (stream = atomic_load(&device->streams[i]); stream; stream = stream->next)
             destroy_events(device, &stream->events);
     sm_slab_fini(&device->event_records);
 }

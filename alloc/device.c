@@ -11,6 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Fewer hits than this, and a lease costs more than it saves. */
+#define SM_LEASE_AFTER 8
+
 static seam_result refuse(struct sm_device *device, const char *call, CUresult code, struct sm_error *error)
 {
     char text[160];
@@ -194,8 +197,10 @@ static void init_records(struct sm_device *device)
     sm_lock_init(&device->heap_lock, SM_RANK_HEAP, "heap");
     sm_slab_init(&device->lost_records, sizeof(struct sm_lost_handle));
     sm_slab_init(&device->event_records, sizeof(struct sm_spare_event));
-    for (int i = 0; i < SM_STREAM_SLOTS; i++)
-        LIST_INIT(&device->streams[i]);
+    device->heap_lock.entered = sm_lease_end_all;
+    device->heap_lock.context = device;
+    LIST_INIT(&device->leases);
+    device->lease_after = SM_LEASE_AFTER;
     TAILQ_INIT(&device->unrecorded);
     TAILQ_INIT(&device->waiting);
     LIST_INIT(&device->pools);
@@ -240,16 +245,24 @@ seam_result sm_device_create(struct sm_allocator *allocator, int ordinal, struct
 static void destroy_streams(struct sm_device *device)
 {
     for (int i = 0; i < SM_STREAM_SLOTS; i++) {
-        struct sm_stream *stream;
-        while ((stream = LIST_FIRST(&device->streams[i]))) {
-            LIST_REMOVE(stream, link);
+        struct sm_stream *stream = atomic_load(&device->streams[i]), *next;
+        for (; stream; stream = next) {
+            next = stream->next;
             sm_hostmem_put(stream, sizeof(*stream));
         }
     }
 }
 
+static void destroy_leases(struct sm_device *device)
+{
+    struct sm_home *home;
+    LIST_FOREACH(home, &device->heap.homes, link)
+        sm_lease_destroy(home->tag);
+}
+
 void sm_device_destroy(struct sm_device *device)
 {
+    sm_lease_end_all(device);
     if (device->context) {
         struct sm_visit visit;
         bool entered = sm_device_enter(device, &visit, NULL) == SEAM_OK;
@@ -262,8 +275,10 @@ void sm_device_destroy(struct sm_device *device)
         (void)SM_CALL(device->allocator->driver, cuDevicePrimaryCtxRelease, device->device);
     }
     sm_capture_teardown(device);
-    if (device->heap.granularity)
+    if (device->heap.granularity) {
+        destroy_leases(device);
         sm_heap_fini(&device->heap);
+    }
     if (device->stats)
         sm_stats_destroy(device->stats);
     destroy_streams(device);
@@ -293,14 +308,10 @@ static CUcontext foreign_context(struct sm_device *device, CUstream handle)
 
 struct sm_stream *sm_device_stream(struct sm_device *device, CUstream handle)
 {
-    struct sm_stream_list *slot;
-    struct sm_stream *stream;
-    if (handle == CU_STREAM_LEGACY)
-        handle = NULL;
-    slot = &device->streams[((uintptr_t)handle * 0x9E3779B97F4A7C15u >> 32) % SM_STREAM_SLOTS];
-    LIST_FOREACH(stream, slot, link)
-        if (stream->stream == handle)
-            return stream;
+    struct sm_stream *stream = sm_device_find_stream(device, handle);
+    if (stream)
+        return stream;
+    handle = sm_device_stream_name(handle);
     stream = sm_hostmem_get(sizeof(*stream));
     if (!stream)
         return NULL;
@@ -309,7 +320,8 @@ struct sm_stream *sm_device_stream(struct sm_device *device, CUstream handle)
     stream->context = handle ? foreign_context(device, handle) : NULL;
     stream->number = handle ? atomic_fetch_add(&device->allocator->stream_numbers, 1) + 1 : 0;
     TAILQ_INIT(&stream->waiting);
-    LIST_INSERT_HEAD(slot, stream, link);
+    stream->next = atomic_load_explicit(sm_device_slot(device, handle), memory_order_relaxed);
+    atomic_store_explicit(sm_device_slot(device, handle), stream, memory_order_release);
     return stream;
 }
 
@@ -317,7 +329,8 @@ struct sm_home *sm_device_home(struct sm_device *device, struct sm_stream *strea
                                bool small_class)
 {
     struct sm_home_key key = {.stream = stream, .small_class = small_class};
-    struct sm_home *home = pool ? NULL : stream->homes[small_class];
+    struct sm_home *home =
+        pool ? NULL : atomic_load_explicit(&stream->homes[small_class], memory_order_relaxed);
     if (home)
         return home;
     if (pool) {
@@ -329,8 +342,10 @@ struct sm_home *sm_device_home(struct sm_device *device, struct sm_stream *strea
                 return home;
     }
     home = sm_home_create(&device->heap, &key);
-    if (home && !pool)
-        stream->homes[small_class] = home;
+    if (home && !pool) {
+        home->tag = sm_lease_create(device, home);
+        atomic_store_explicit(&stream->homes[small_class], home, memory_order_release);
+    }
     return home;
 }
 
@@ -343,6 +358,13 @@ static void follow(struct sm_device *device, enum sm_level_id level, enum sm_kin
     *told = now;
 }
 
+static void count(struct sm_device *device, enum sm_counter_id counter, uint64_t *told, uint64_t now)
+{
+    if (*told != now)
+        sm_stats_count(device->stats, counter, now - *told);
+    *told = now;
+}
+
 void sm_device_tell(struct sm_device *device)
 {
     const struct sm_heap *heap = &device->heap;
@@ -352,11 +374,7 @@ void sm_device_tell(struct sm_device *device)
         follow(device, SM_LEVEL_segment, kind, &device->told[i].segments, now->segments);
         follow(device, SM_LEVEL_inactive_split, kind, &device->told[i].held_ranges, now->held_ranges);
         follow(device, SM_LEVEL_inactive_split_bytes, kind, &device->told[i].held, now->held);
+        count(device, SM_COUNTER_splits, &device->told[i].splits, now->splits);
+        count(device, SM_COUNTER_merges, &device->told[i].merges, now->merges);
     }
-    if (device->told_splits != heap->splits)
-        sm_stats_count(device->stats, SM_COUNTER_splits, heap->splits - device->told_splits);
-    if (device->told_merges != heap->merges)
-        sm_stats_count(device->stats, SM_COUNTER_merges, heap->merges - device->told_merges);
-    device->told_splits = heap->splits;
-    device->told_merges = heap->merges;
 }

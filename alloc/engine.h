@@ -11,13 +11,15 @@
  *   pytorch  names what goes back first under native and expandable
  *   device   sets devices up and takes them down, keeps streams and homes
  *   pool     the hit path: from a request to a block, and back
+ *   lease    the same for a home at a time, without the device's heap lock
  *   report   figures for people and programs
  *   record   tells the recording what happened
  *   allocator, api: all devices together; the public functions, arguments checked
  *
  * Locks, in the order in which they are taken (base/lock.h): phases, setup, a device's memory lock (held over
  * driver calls that change memory), its heap lock (never held over a driver call that may wait for the
- * device), and last the lock of a recording, if one runs. A hit takes the heap lock alone. */
+ * device), the lock of a leased home, and last that of a recording, if one runs. A hit takes one lock: that
+ * of its home's lease, or the heap lock. */
 #ifndef SEAM_ALLOC_ENGINE_H
 #define SEAM_ALLOC_ENGINE_H
 
@@ -38,18 +40,17 @@ TAILQ_HEAD(sm_fence_queue, sm_fence);
 struct sm_stream {
     CUstream stream; /* NULL: the legacy default stream */
     struct sm_device *device;
-    CUcontext context;             /* of another device whose stream it is; NULL: this device's */
-    struct sm_spare_event *events; /* spare ones of that context */
-    uint64_t number;               /* in recordings; 0: the default stream */
-    struct sm_home *homes[2];      /* default pool: large, small; NULL until first used */
-    struct sm_fence_queue waiting; /* fences with a recorded event, in the order of recording */
-    uint64_t freed;                /* blocks given back so far */
-    uint64_t done;                 /* value of freed at which the stream was known to have done its work */
-    uint64_t passed_over;          /* serial of the trim that found it at work */
-    LIST_ENTRY(sm_stream) link;
+    CUcontext context;                  /* of another device whose stream it is; NULL: this device's */
+    struct sm_spare_event *events;      /* spare ones of that context */
+    uint64_t number;                    /* in recordings; 0: the default stream */
+    _Atomic(struct sm_home *) homes[2]; /* default pool: large, small; NULL until first used */
+    struct sm_fence_queue waiting;      /* fences with a recorded event, in the order of recording */
+    uint64_t freed;                     /* blocks given back so far */
+    uint64_t done;                /* value of freed at which the stream was known to have done its work */
+    uint64_t passed_over;         /* serial of the trim that found it at work */
+    struct sm_stream *next;       /* of the same slot; immutable */
     TAILQ_ENTRY(sm_stream) waits; /* in device->waiting while its queue is not empty */
 };
-LIST_HEAD(sm_stream_list, sm_stream);
 
 /* A private pool of a device. */
 struct sm_pool {
@@ -111,7 +112,11 @@ struct sm_device {
     struct sm_lock heap_lock; /* all that follows */
     struct sm_heap heap;
     struct sm_stats *stats;
-    struct sm_stream_list streams[SM_STREAM_SLOTS];
+    _Atomic(struct sm_stream *) streams[SM_STREAM_SLOTS]; /* only ever added to; read without a lock */
+    LIST_HEAD(, sm_lease) leases;                         /* that run */
+    _Atomic unsigned lease_count;                         /* of them; read without a lock */
+    uint64_t lease_served;                                /* hits and frees in leases that ended */
+    unsigned lease_after; /* hits in a row before a home is leased; 0: each hit leases it, for tests */
     struct sm_fence_queue
         unrecorded; /* fences whose event could not be recorded, or must not be while a capture runs */
     TAILQ_HEAD(, sm_stream) waiting; /* streams with waiting fences */
@@ -126,8 +131,10 @@ struct sm_device {
     uint64_t limit;     /* bytes; SM_UNLIMITED for none */
     double fraction;
     struct sm_heap_counts told[2]; /* what the statistics know of the heap */
-    uint64_t told_splits, told_merges;
 };
+
+struct sm_request;
+struct sm_lease;
 
 struct sm_allocator {
     struct sm_driver *driver;
@@ -156,7 +163,12 @@ void sm_allocator_destroy(struct sm_allocator *allocator);
 seam_result sm_allocator_device(struct sm_allocator *allocator, int ordinal, struct sm_device **device,
                                 struct sm_error *error);
 /* The device if it was set up already, else NULL. */
-struct sm_device *sm_allocator_seen(struct sm_allocator *allocator, int ordinal);
+static inline struct sm_device *sm_allocator_seen(struct sm_allocator *allocator, int ordinal)
+{
+    if (ordinal < 0 || ordinal >= allocator->device_count)
+        return NULL;
+    return atomic_load_explicit(&allocator->devices[ordinal], memory_order_acquire);
+}
 /* Phases and windows of all devices, those set up later included. of_thread: of the calling thread alone. */
 seam_result sm_allocator_phase_push(struct sm_allocator *allocator, const char *name, bool of_thread,
                                     struct sm_error *error);
@@ -187,12 +199,82 @@ void sm_device_leave(struct sm_device *device, const struct sm_visit *visit);
 void sm_device_set_fraction(struct sm_device *device, double fraction);
 /* The record of a stream; heap lock held. Returns: NULL when out of host memory. */
 struct sm_stream *sm_device_stream(struct sm_device *device, CUstream stream);
+/* Two names of one stream. */
+static inline CUstream sm_device_stream_name(CUstream handle)
+{
+    return handle == CU_STREAM_LEGACY ? NULL : handle;
+}
+
+static inline _Atomic(struct sm_stream *) *sm_device_slot(struct sm_device *device, CUstream handle)
+{
+    return &device->streams[((uintptr_t)handle * 0x9E3779B97F4A7C15u >> 32) % SM_STREAM_SLOTS];
+}
+
+/* The record of a stream if there is one already, else NULL. No lock needed. */
+static inline struct sm_stream *sm_device_find_stream(struct sm_device *device, CUstream handle)
+{
+    struct sm_stream *stream;
+    handle = sm_device_stream_name(handle);
+    stream = atomic_load_explicit(sm_device_slot(device, handle), memory_order_acquire);
+    while (stream && stream->stream != handle)
+        stream = stream->next;
+    return stream;
+}
 /* The home of a stream and size class in a pool (NULL: default); heap lock held. NULL when out of host
  * memory. */
 struct sm_home *sm_device_home(struct sm_device *device, struct sm_stream *stream, const struct sm_pool *pool,
                                bool small_class);
 /* Tells the statistics what changed in the heap since the last call; heap lock held. */
 void sm_device_tell(struct sm_device *device);
+
+/* ---- lease.c: a home's hits without the heap lock ---- */
+
+/* A home of the default pool on loan. Its blocks, its sums and its part of the statistics are then protected
+ * by the lease's lock alone, so that hits in two homes go side by side. Taking the heap lock ends all leases
+ * (sm_lock.entered): who holds it has the whole device, and every figure is exact.
+ *
+ * While a lease runs, no block is pending, no pool is being filled, no thread phase is open and no recording
+ * runs: each of these begins under the heap lock. Where segments are collected by their age in requests
+ * (pytorch.c), nothing is leased. */
+struct sm_lease {
+    struct sm_lock lock;
+    _Atomic bool runs; /* changed under the heap lock and this one */
+    struct sm_device *device;
+    struct sm_home *home;
+    struct sm_apart apart;
+    struct sm_share share;
+    uint64_t freed, served; /* blocks given back, and hits of all kinds, since it began */
+    unsigned hits, wait;    /* heap lock: in a row without a lease, and how many make one */
+    unsigned records;       /* that it was supplied with last */
+    LIST_ENTRY(sm_lease) link;
+};
+
+/* Returns: NULL when out of host memory; the home is then never leased. */
+struct sm_lease *sm_lease_create(struct sm_device *device, struct sm_home *home);
+void sm_lease_destroy(struct sm_lease *lease);
+/* Ends all leases; heap lock held. What the heap lock calls when it is taken. */
+void sm_lease_end_all(void *device);
+/* Serves a request that is a hit in a leased home. Returns: the address, or 0 when it is none, or must be
+ * done under the heap lock. No lock held. */
+uint64_t sm_lease_alloc(struct sm_device *device, uint64_t requested, CUstream stream);
+enum sm_lease_answer { SM_LEASE_DONE, SM_LEASE_NOT_HERE, SM_LEASE_ASK };
+/* Gives a block of a leased home back. Returns: DONE; NOT_HERE when the device has no such address; ASK when
+ * the heap lock must be taken to know. No lock held. */
+enum sm_lease_answer sm_lease_free(struct sm_device *device, uint64_t address);
+/* The heap lock was taken bare, and leases run. Gives the home's lease what it lacks, if that is all, and
+ * serves the request, or takes the block back, there. Otherwise ends the leases, unless it can be done in a
+ * home that has none without passing a peak. Returns: whether it was done; the address, or 0. */
+uint64_t sm_lease_settle_alloc(struct sm_request *request, CUstream stream);
+bool sm_lease_settle_free(struct sm_device *device, uint64_t address);
+/* Leases a home; heap lock held. */
+void sm_lease_begin(struct sm_lease *lease);
+/* One more hit under the heap lock, in the home of a lease (NULL: it has none): after some in a row it
+ * begins. Heap lock held. */
+static inline void sm_lease_offer(struct sm_lease *lease)
+{
+    if (lease && ++lease->hits > lease->wait)
+        sm_lease_begin(lease);
+}
 
 /* ---- pool.c: the hit path ---- */
 

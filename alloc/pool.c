@@ -52,7 +52,10 @@ static seam_result locate(struct sm_request *request, CUstream stream, struct sm
     if (result)
         return result;
     request->pool_number = request->pool ? request->pool->number : 0;
-    device->heap.requests += !small_class && !request->pool;
+    if (!small_class && !request->pool) /* written here alone, under the lock; read without */
+        atomic_store_explicit(&device->heap.requests,
+                              atomic_load_explicit(&device->heap.requests, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
     request->stream = sm_device_stream(device, stream);
     if (request->stream)
         request->home = sm_device_home(device, request->stream, request->pool, small_class);
@@ -61,7 +64,8 @@ static seam_result locate(struct sm_request *request, CUstream stream, struct sm
     return SEAM_OK;
 }
 
-uint64_t sm_pool_alloc(struct sm_device *device, uint64_t size, CUstream stream, struct sm_error *error)
+/* Serves a request under the heap lock, or with new memory. */
+static uint64_t alloc_locked(struct sm_device *device, uint64_t size, CUstream stream, struct sm_error *error)
 {
     struct sm_request request = {.device = device, .requested = size};
     struct sm_block *block = NULL;
@@ -74,7 +78,14 @@ uint64_t sm_pool_alloc(struct sm_device *device, uint64_t size, CUstream stream,
     }
     request.size = sm_round_size(&device->options, size);
     sm_trace_admit(device->trace);
-    sm_lock_take(&device->heap_lock);
+    sm_lock_take_bare(&device->heap_lock);
+    if (!LIST_EMPTY(&device->leases)) {
+        uint64_t address = sm_lease_settle_alloc(&request, stream);
+        if (address) {
+            sm_lock_give(&device->heap_lock);
+            return address;
+        }
+    }
     sm_fence_poll(device);
     result = locate(&request, stream, error);
     if (!result) {
@@ -82,6 +93,7 @@ uint64_t sm_pool_alloc(struct sm_device *device, uint64_t size, CUstream stream,
         if (block) {
             sm_stats_count(device->stats, block->pieces ? SM_COUNTER_view_hits : SM_COUNTER_hits, 1);
             sm_pool_count(&request, block);
+            sm_lease_offer(request.home->tag);
         } else {
             request.home->pins++;
         }
@@ -92,6 +104,12 @@ uint64_t sm_pool_alloc(struct sm_device *device, uint64_t size, CUstream stream,
     if (result && sm_trace_is_on(device->trace))
         sm_record_failure(&request, result);
     return result ? 0 : block->address;
+}
+
+uint64_t sm_pool_alloc(struct sm_device *device, uint64_t size, CUstream stream, struct sm_error *error)
+{
+    uint64_t address = sm_lease_alloc(device, size, stream);
+    return address ? address : alloc_locked(device, size, stream, error);
 }
 
 void sm_pool_complete(struct sm_device *device, struct sm_block *block)
@@ -131,19 +149,37 @@ static void give_back(struct sm_device *device, struct sm_block *block)
     sm_fence_record(device, block);
 }
 
-seam_result sm_pool_free(struct sm_device *device, uint64_t address)
+static seam_result free_locked(struct sm_device *device, uint64_t address)
 {
     struct sm_block *block;
     sm_trace_admit(device->trace);
-    sm_lock_take(&device->heap_lock);
-    block = sm_index_find(&device->heap.index, address);
+    sm_lock_take_bare(&device->heap_lock);
+    if (!LIST_EMPTY(&device->leases) && sm_lease_settle_free(device, address)) {
+        sm_lock_give(&device->heap_lock);
+        return SEAM_OK;
+    }
+    block = sm_heap_block(&device->heap, address);
     if (block) {
+        struct sm_lease *lease = block->extent->home->tag; /* outlives block and home */
         if (sm_trace_is_on(device->trace))
             sm_record_block(device, block, SM_TRACE_FREE, block->stream);
         give_back(device, block);
+        sm_lease_offer(lease);
     }
     sm_lock_give(&device->heap_lock);
     return block ? SEAM_OK : SEAM_E_POINTER;
+}
+
+seam_result sm_pool_free(struct sm_device *device, uint64_t address)
+{
+    switch (sm_lease_free(device, address)) {
+    case SM_LEASE_DONE:
+        return SEAM_OK;
+    case SM_LEASE_NOT_HERE:
+        return SEAM_E_POINTER;
+    default:
+        return free_locked(device, address);
+    }
 }
 
 seam_result sm_pool_record_stream(struct sm_device *device, uint64_t address, CUstream stream,
@@ -154,7 +190,7 @@ seam_result sm_pool_record_stream(struct sm_device *device, uint64_t address, CU
     struct sm_stream *user;
     sm_trace_admit(device->trace);
     sm_lock_take(&device->heap_lock);
-    block = sm_index_find(&device->heap.index, address);
+    block = sm_heap_block(&device->heap, address);
     user = block ? sm_device_stream(device, stream) : NULL;
     if (!block)
         result = SEAM_E_POINTER;
@@ -169,7 +205,7 @@ seam_result sm_pool_record_stream(struct sm_device *device, uint64_t address, CU
 
 struct sm_block *sm_pool_block_of(struct sm_device *device, uint64_t address)
 {
-    struct sm_block *block = sm_index_find(&device->heap.index, address);
+    struct sm_block *block = sm_heap_block(&device->heap, address);
     struct sm_home *home;
     struct sm_extent *extent;
     if (block || (block = sm_view_block_of(&device->heap, address)))

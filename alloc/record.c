@@ -100,15 +100,13 @@ static uint64_t pool_of(struct sm_device *device, const struct sm_block *block)
     return 0;
 }
 
-/* Heap lock held, also while there is no room in the buffers: what is told here is told once. */
-static void tell_live(struct sm_device *device)
+static void tell_blocks(struct sm_device *device, const struct sm_index *index)
 {
-    for (size_t i = 0; i < device->heap.index.capacity; i++) {
-        struct sm_block *block = device->heap.index.slots[i];
-        struct sm_stream *stream;
-        if (!block || sm_trace_knows(device->trace, block->trace))
+    struct sm_block *block = NULL;
+    while ((block = sm_index_next(index, block))) {
+        struct sm_stream *stream = block->stream;
+        if (sm_trace_knows(device->trace, block->trace))
             continue;
-        stream = block->stream;
         struct sm_trace_event event = {
             .action = SM_TRACE_ALLOC,
             .size = block->requested,
@@ -119,6 +117,15 @@ static void tell_live(struct sm_device *device)
         sm_trace_admit(device->trace);
         block->trace = sm_trace_put_new(device->trace, &event);
     }
+}
+
+/* Heap lock held, also while there is no room in the buffers: what is told here is told once. */
+static void tell_live(struct sm_device *device)
+{
+    struct sm_home *home;
+    LIST_FOREACH(home, &device->heap.homes, link)
+        tell_blocks(device, &home->index);
+    tell_blocks(device, &device->heap.index);
 }
 
 static void describe(struct sm_allocator *allocator, char *text, size_t capacity)

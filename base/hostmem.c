@@ -208,3 +208,39 @@ void sm_slab_give(struct sm_slab *slab, void *record)
     slab->free_records = record;
     slab->count--;
 }
+
+/* A loan counts from here, because more may be given back to it than was taken from it. */
+#define LOAN_COUNT (SIZE_MAX / 2)
+
+void sm_slab_lend(struct sm_slab *slab, struct sm_slab *loan, size_t records)
+{
+    sm_slab_init(loan, slab->record_size);
+    loan->count = loan->capacity = LOAN_COUNT;
+    sm_slab_lend_more(slab, loan, records);
+}
+
+void sm_slab_lend_more(struct sm_slab *slab, struct sm_slab *loan, size_t records)
+{
+    SM_ASSERT(slab->capacity - slab->count >= records);
+    loan->capacity += records;
+    slab->capacity -= records;
+    for (size_t i = 0; i < records; i++) {
+        void **record = slab->free_records;
+        slab->free_records = *record;
+        *record = loan->free_records;
+        loan->free_records = record;
+    }
+}
+
+void sm_slab_unlend(struct sm_slab *slab, struct sm_slab *loan)
+{
+    void **record;
+    slab->capacity += loan->capacity - LOAN_COUNT;
+    slab->count += loan->count - LOAN_COUNT;
+    while ((record = loan->free_records)) {
+        loan->free_records = *record;
+        *record = slab->free_records;
+        slab->free_records = record;
+    }
+    sm_slab_init(loan, slab->record_size);
+}

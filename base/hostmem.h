@@ -50,5 +50,13 @@ bool sm_slab_reserve(struct sm_slab *slab, size_t records);
 /* Returns: a zeroed record, or NULL. */
 void *sm_slab_take(struct sm_slab *slab);
 void sm_slab_give(struct sm_slab *slab, void *record);
+/* `records` free records go over into *loan, which may then be used like a slab, under another lock, as long
+ * as it has some left. Records of the one may be given back to the other. Unlend ends the loan: what *loan
+ * has free goes back, what it handed out counts as handed out by the slab.
+ * Requires: the slab has so many free records. */
+void sm_slab_lend(struct sm_slab *slab, struct sm_slab *loan, size_t records);
+/* So many more go over into a loan that runs. */
+void sm_slab_lend_more(struct sm_slab *slab, struct sm_slab *loan, size_t records);
+void sm_slab_unlend(struct sm_slab *slab, struct sm_slab *loan);
 
 #endif

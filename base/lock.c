@@ -8,6 +8,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include <stdlib.h>
+#include <time.h>
 
 #ifndef NDEBUG
 struct held_locks {
@@ -81,8 +82,11 @@ void sm_lock_assert_held(const struct sm_lock *lock)
 void sm_lock_init(struct sm_lock *lock, enum sm_lock_rank rank, const char *name)
 {
     pthread_mutex_init(&lock->mutex, NULL);
+    atomic_init(&lock->taken, false);
     lock->rank = rank;
     lock->name = name;
+    lock->entered = NULL;
+    lock->context = NULL;
 }
 
 void sm_lock_fini(struct sm_lock *lock)
@@ -90,15 +94,57 @@ void sm_lock_fini(struct sm_lock *lock)
     pthread_mutex_destroy(&lock->mutex);
 }
 
-void sm_lock_take(struct sm_lock *lock)
+void sm_lock_take_bare(struct sm_lock *lock)
 {
     note_taking(lock); /* before waiting: a wrong order must be told, not end in a deadlock */
     pthread_mutex_lock(&lock->mutex);
     note_taken(lock);
 }
 
+void sm_lock_take(struct sm_lock *lock)
+{
+    sm_lock_take_bare(lock);
+    if (lock->entered)
+        lock->entered(lock->context);
+}
+
 void sm_lock_give(struct sm_lock *lock)
 {
     note_given(lock);
     pthread_mutex_unlock(&lock->mutex);
+}
+
+/* ---- brief locks ---- */
+
+void sm_lock_note_taking(const struct sm_lock *lock)
+{
+    note_taking(lock);
+    note_taken(lock); /* nobody looks before it is */
+}
+
+void sm_lock_note_given(const struct sm_lock *lock)
+{
+    note_given(lock);
+}
+
+#define SPINS    100
+#define SLEEP_NS 5000
+
+static void pause_briefly(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+void sm_lock_wait_brief(struct sm_lock *lock)
+{
+    do {
+        for (int i = 0; i < SPINS && atomic_load_explicit(&lock->taken, memory_order_relaxed); i++)
+            pause_briefly();
+        /* Its holder is not running, or others are faster: not even a thread of the highest priority may keep
+         * them from the processor. */
+        if (atomic_load_explicit(&lock->taken, memory_order_relaxed))
+            nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
+    } while (atomic_exchange_explicit(&lock->taken, true, memory_order_acquire));
 }

@@ -22,6 +22,11 @@ struct sm_flow {
     int64_t count, bytes, requested;
 };
 
+/* Held free ranges (the level inactive_split) and their bytes. */
+struct sm_spread {
+    int64_t ranges, bytes;
+};
+
 /* The five block levels at an instant, or their peaks. */
 struct sm_use {
     int64_t allocation, allocated, requested, active, active_bytes;
@@ -56,9 +61,9 @@ struct sm_stats_hot {
 void sm_crest_note(struct sm_stats *stats);
 /* births.c: the last live block of a slot died and the slot is not the current one. */
 void sm_births_give(struct sm_stats *stats, uint32_t birth);
-/* intervals.c: a block born at `birth` (a sequence number), before the newest interval opened, is being
+/* intervals.c: blocks born at `birth` (a sequence number), before the newest interval opened, are being
  * freed. */
-void sm_interval_release(struct sm_stats *stats, uint64_t birth, uint64_t rounded);
+void sm_interval_release(struct sm_stats *stats, uint64_t birth, int64_t count, int64_t bytes);
 /* threads.c: called only while threads is not NULL. */
 void sm_thread_alloc(struct sm_stats *stats, uint64_t requested, uint64_t rounded);
 void sm_thread_free(struct sm_stats *stats, uint64_t requested, uint64_t rounded);
@@ -114,6 +119,13 @@ static inline void sm_hot_pass(struct sm_flow *flow, uint64_t requested, uint64_
     flow->requested += (int64_t)requested;
 }
 
+static inline void sm_hot_unpass(struct sm_flow *flow, uint64_t requested, uint64_t rounded)
+{
+    flow->count--;
+    flow->bytes -= (int64_t)rounded;
+    flow->requested -= (int64_t)requested;
+}
+
 static inline uint32_t sm_stats_alloc(struct sm_stats *stats, enum sm_kind kind, uint64_t requested,
                                       uint64_t rounded)
 {
@@ -151,7 +163,7 @@ static inline void sm_stats_free_request(struct sm_stats *stats, enum sm_kind ki
 
     struct sm_birth *slot = &hot->births[birth];
     if (slot->start < hot->newest_start)
-        sm_interval_release(stats, slot->start, rounded);
+        sm_interval_release(stats, slot->start, 1, (int64_t)rounded);
     if (__builtin_expect(hot->threads != NULL, 0))
         sm_thread_free(stats, requested, rounded);
     slot->bytes -= (int64_t)rounded;

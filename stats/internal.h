@@ -131,7 +131,9 @@ struct sm_stats {
     bool all_only[SM_LEVEL_COUNT];                        /* moved without a kind: small + large is not all */
     int64_t reserved_running;                             /* running peak of reserved */
     struct sm_parts running_at_reserved, running_at_allocated;
-    struct sm_crest total; /* folded, since the last reset of peaks */
+    struct sm_crest total;                 /* folded, since the last reset of peaks */
+    struct sm_flow granted[SM_KIND_COUNT]; /* to the open shares */
+    struct sm_spread spread_granted;
 
     /* Where the sums stood at the last reset of totals. */
     struct sm_flow flow_base[SM_DOOR_COUNT][SM_SIDE_COUNT];

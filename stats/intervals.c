@@ -69,11 +69,11 @@ void sm_interval_open(struct sm_stats *stats, struct sm_node *node, int64_t star
     stats->hot.newest_start = interval->start;
 }
 
-void sm_interval_release(struct sm_stats *stats, uint64_t birth, uint64_t rounded)
+void sm_interval_release(struct sm_stats *stats, uint64_t birth, int64_t count, int64_t bytes)
 {
     for (unsigned i = stats->interval_count; i > 0 && stats->intervals[i - 1].start > birth; i--) {
-        stats->intervals[i - 1].released_count++;
-        stats->intervals[i - 1].released_bytes += (int64_t)rounded;
+        stats->intervals[i - 1].released_count += count;
+        stats->intervals[i - 1].released_bytes += bytes;
     }
 }
 

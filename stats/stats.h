@@ -144,5 +144,6 @@ bool sm_stats_find(struct sm_stats *stats, const char *name, int64_t *value);
 seam_result sm_stats_validate(const struct sm_stats *stats, struct sm_error *error);
 
 #include "stats/hot.h"
+#include "stats/share.h"
 
 #endif

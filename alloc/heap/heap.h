@@ -18,14 +18,20 @@
  * The heap keeps the device's parts (base/parts.h) exactly: an O(1) change with each call, because only the
  * handles at the two ends of a free range decide how much of it is whole.
  *
- * Protected by: the device's heap lock, all of it. Claim: validate.c proves every sentence above by a walk.
+ * A home's blocks, and what changes with them, can be used apart from the rest (sm_home_part), so that homes
+ * need not wait for each other: its sums then go to a place of its own and its records come from there.
+ *
+ * Protected by: the device's heap lock, all of it but homes that are apart: whatever their owner says. Claim:
+ * validate.c proves every sentence above by a walk.
  */
 #ifndef SEAM_ALLOC_HEAP_HEAP_H
 #define SEAM_ALLOC_HEAP_HEAP_H
 
 #include "alloc/heap/index.h"
+#include "alloc/heap/map.h"
 #include "base/error.h"
 #include "base/hostmem.h"
+#include "base/log.h"
 #include "base/parts.h"
 #include <bsd/sys/tree.h>
 #include <stdbool.h>
@@ -68,6 +74,7 @@ struct sm_block {
             struct sm_block
                 *pieces;    /* of a stitched block, in the order of their addresses in it; else NULL */
             uint64_t trace; /* id in recordings; 0, or of an earlier one: the running one does not know it */
+            struct sm_block *chain; /* LIVE: of the address index */
         };
         struct {                         /* LENT */
             struct sm_block *borrower;   /* NULL while the stitched block is being made */
@@ -112,9 +119,22 @@ struct sm_home_key {
     bool small_class;
 };
 
+/* Sums that change with the blocks of one size class. */
+struct sm_heap_counts {
+    uint64_t segments;       /* contiguous mapped ranges */
+    uint64_t held_ranges;    /* FREE blocks with bytes in handles that are not wholly free */
+    uint64_t held;           /* those bytes */
+    uint64_t splits, merges; /* running counts */
+};
+
 struct sm_home {
     struct sm_heap *heap;
     struct sm_home_key key;
+    void *tag;                       /* what the engine knows the home by, for readers of the map */
+    struct sm_parts *parts;          /* the heap's, or while the home is apart its own */
+    struct sm_heap_counts *counts;   /* the same, of its size class */
+    struct sm_slab *records;         /* where block records come from and go to: the same */
+    struct sm_index index;           /* its LIVE blocks by address */
     struct sm_free_tree free_ranges; /* by (size, address) */
     struct sm_extent_list extents;   /* in the order of their creation */
     struct sm_gap_list gaps;         /* UNMAPPED blocks */
@@ -130,11 +150,12 @@ struct sm_heap {
     unsigned granule_shift;
     bool parts_map; /* any granules of a handle may be mapped in a view, not the whole handle alone */
     struct sm_slab blocks, fences;
-    struct sm_index index; /* LIVE blocks by address */
+    struct sm_index index; /* LIVE stitched blocks by address */
+    struct sm_map map;     /* from addresses to homes */
     LIST_HEAD(, sm_home) homes;
     TAILQ_HEAD(sm_view_list, sm_view) views; /* the one used last in front */
     uint64_t view_count, view_handles;       /* views, and mappings in them */
-    uint64_t stitched;                       /* records of stitched blocks */
+    _Atomic uint64_t stitched;               /* records of stitched blocks; may be read without a lock */
     struct sm_parts parts;
     struct sm_extent *spare; /* for the next extent */
     bool spare_promised;
@@ -144,13 +165,10 @@ struct sm_heap {
     uint64_t handles;        /* count, plain allocations left out */
     uint64_t address_bytes;  /* of all extents and views, and the lost ones */
     uint64_t lost_addresses; /* of these: a range that the driver refused to take back and nobody uses */
-    struct sm_heap_counts {
-        uint64_t segments;    /* contiguous mapped ranges */
-        uint64_t held_ranges; /* FREE blocks with bytes in handles that are not wholly free */
-        uint64_t held;        /* those bytes */
-    } counts[2];              /* of homes of the large class, of the small class */
-    uint64_t splits, merges;  /* running counts */
-    uint32_t requests; /* that could have been served by the default pool's large class; the engine counts */
+    struct sm_heap_counts counts[2]; /* of homes of the large class, of the small class */
+    _Atomic uint32_t
+        requests; /* that could have been served by the default pool's large class; the engine counts,
+                                  leased homes left out */
 };
 
 /* ---- heap and homes ---- */
@@ -160,7 +178,7 @@ void sm_heap_init(struct sm_heap *heap, uint64_t granularity);
 /* Gives all host memory back; knows nothing of the driver. */
 void sm_heap_fini(struct sm_heap *heap);
 
-/* Makes sure that the next `records` block records and the index entries for them are at hand.
+/* Makes sure that the next `records` block records are at hand.
  * Returns: false when out of host memory; nothing changed. Cheap when they are. */
 bool sm_heap_prepare(struct sm_heap *heap, size_t records);
 /* Keeps `records` aside for a caller that gives up the heap lock in between: others cannot use them up. Ended
@@ -173,6 +191,26 @@ void sm_heap_redeem(struct sm_heap *heap, size_t records);
 struct sm_home *sm_home_create(struct sm_heap *heap, const struct sm_home_key *key);
 /* Requires: the home has no extent. */
 void sm_home_destroy(struct sm_home *home);
+
+/* What a home works with while it is apart. */
+struct sm_apart {
+    struct sm_parts parts;        /* since it went */
+    struct sm_heap_counts counts; /* since it went; unsigned, but a difference all the same */
+    struct sm_slab records;
+};
+/* From now on calls that touch nothing but the home's blocks (best fit, take, give of blocks that are not
+ * stitched, sm_home_block) change the home and *apart alone. `records` block records go along, if the heap
+ * has as many to spare. Nothing else may be done with the home. */
+void sm_home_part(struct sm_home *home, struct sm_apart *apart, size_t records);
+/* So many more records go along, if the heap has as many to spare. */
+void sm_home_supply(struct sm_home *home, struct sm_apart *apart, size_t records);
+/* The home is a part of its heap again, and the heap's sums are whole. */
+void sm_home_rejoin(struct sm_home *home, struct sm_apart *apart);
+/* How many records a home that is apart has left. */
+static inline size_t sm_apart_records(const struct sm_apart *apart)
+{
+    return apart->records.capacity - apart->records.count;
+}
 
 /* Makes sure that the next extent can be added, with room in its tables for `mapped` bytes in `handles`
  * handles; a promise of one
@@ -191,6 +229,12 @@ void sm_extent_remove(struct sm_extent *extent);
 
 /* ---- blocks ---- */
 
+/* The LIVE block that begins at an address: of a home, of the whole heap. NULL if there is none. */
+struct sm_block *sm_home_block(const struct sm_home *home, uint64_t address);
+struct sm_block *sm_heap_block(const struct sm_heap *heap, uint64_t address);
+/* How many blocks are LIVE. */
+size_t sm_heap_live(const struct sm_heap *heap);
+
 /* The smallest free range >= size, the lowest address among equals; NULL if there is none. O(log n). */
 struct sm_block *sm_home_best_fit(struct sm_home *home, uint64_t size);
 struct sm_block *sm_home_largest(struct sm_home *home);
@@ -207,6 +251,9 @@ void sm_block_take(struct sm_block *block, uint64_t size, uint64_t requested, bo
  * Returns: the LIVE block. */
 struct sm_block *sm_block_take_at(struct sm_block *block, uint64_t address, uint64_t size,
                                   uint64_t requested);
+/* Bytes in whole handles that a FREE block would keep if its low end was taken.
+ * Requires: size <= its size. */
+uint64_t sm_block_whole_behind(const struct sm_block *block, uint64_t size);
 /* LIVE -> PENDING: leaves the address index. */
 void sm_block_pend(struct sm_block *block);
 /* LIVE or PENDING -> FREE; joins free neighbours. The record may be gone afterwards.
@@ -243,8 +290,6 @@ struct sm_block *sm_gap_fill(struct sm_block *gap, const uint64_t *sizes, const 
 struct sm_block *sm_block_carve(struct sm_block *block, uint64_t most);
 /* Is there a whole handle in this FREE block that no view maps? */
 bool sm_block_can_carve(const struct sm_block *block);
-/* The handle at an address of a carved block. */
-struct sm_handle *sm_extent_handle_at(const struct sm_extent *extent, uint64_t address);
 /* The handle at an address of a carved block is gone from the driver. */
 void sm_carved_forget(struct sm_block *carved, uint64_t address);
 /* The carved block's memory from `from` on could not be given back and is still mapped: FREE again.
@@ -260,10 +305,6 @@ void sm_heap_find(struct sm_heap *heap, uint64_t size);
 void sm_heap_lose_addresses(struct sm_heap *heap, uint64_t size);
 void sm_heap_find_addresses(struct sm_heap *heap, uint64_t size);
 
-/* First handle boundary >= address and last one <= address, inside the extent's mapped ranges. */
-uint64_t sm_extent_boundary_up(const struct sm_extent *extent, uint64_t address);
-uint64_t sm_extent_boundary_down(const struct sm_extent *extent, uint64_t address);
-
 /* ---- checking ---- */
 
 /* Walks everything. Returns: SEAM_OK, or SEAM_E_STATE with the first contradiction. */
@@ -274,6 +315,37 @@ static inline uint64_t sm_block_end(const struct sm_block *block)
     return block->address + block->size;
 }
 
+/* ---- what hits ask most, inline ---- */
+
+static inline uint64_t sm_extent_granule(const struct sm_extent *extent, uint64_t address)
+{
+    return (address - extent->base) >> extent->home->heap->granule_shift;
+}
+
+/* The handle at an address of the extent; NULL in a gap. */
+static inline struct sm_handle *sm_extent_handle_at(const struct sm_extent *extent, uint64_t address)
+{
+    uint64_t granule = sm_extent_granule(extent, address);
+    if (granule >= extent->granule_count || !extent->granules[granule])
+        return NULL;
+    return &extent->handles[extent->granules[granule] - 1];
+}
+
+/* First handle boundary >= address and last one <= address, inside the extent's mapped ranges. */
+static inline uint64_t sm_extent_boundary_up(const struct sm_extent *extent, uint64_t address)
+{
+    const struct sm_handle *handle = sm_extent_handle_at(extent, address);
+    SM_ASSERT(handle);
+    return handle->address == address ? address : handle->address + handle->size;
+}
+
+static inline uint64_t sm_extent_boundary_down(const struct sm_extent *extent, uint64_t address)
+{
+    const struct sm_handle *handle = sm_extent_handle_at(extent, address - 1);
+    SM_ASSERT(handle);
+    return handle->address + handle->size == address ? address : handle->address;
+}
+
 static inline struct sm_heap *sm_block_heap(const struct sm_block *block)
 {
     return block->extent->home->heap;
@@ -281,5 +353,7 @@ static inline struct sm_heap *sm_block_heap(const struct sm_block *block)
 
 int sm_free_order(const struct sm_block *a, const struct sm_block *b);
 RB_PROTOTYPE(sm_free_tree, sm_block, by_size, sm_free_order)
+
+#include "alloc/heap/index_hot.h"
 
 #endif

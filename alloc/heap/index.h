@@ -2,9 +2,11 @@
 /* index: from the address of a live block to its record; the answer to "is this pointer ours?" that trusts no
  * caller.
  *
- * Open addressing with linear probing over block pointers; the load stays at most 3/4. Room is made ahead
- * (sm_index_reserve), so that an insertion never fails. Removal closes the hole by moving later entries back:
- * no tombstones. Protected by: the device's heap lock. */
+ * A hash table of chains that run through the records themselves (sm_block.chain), so that an insertion needs
+ * no memory and cannot fail, and a removal touches no other chain. There are about as many buckets as blocks;
+ * where the host has no memory for more, chains grow longer instead.
+ *
+ * Each home has one, and the heap one for its stitched blocks. Protected by: what protects the home. */
 #ifndef SEAM_ALLOC_HEAP_INDEX_H
 #define SEAM_ALLOC_HEAP_INDEX_H
 
@@ -15,19 +17,23 @@
 struct sm_block;
 
 struct sm_index {
-    struct sm_block **slots;
-    size_t capacity; /* 0 or a power of two */
+    struct sm_block **buckets;
+    size_t capacity;        /* buckets: a power of two, or 0 */
+    struct sm_block *alone; /* the only chain while capacity is 0 */
     size_t count;
 };
 
-/* Makes room for `count` entries in all. Returns: false when out of host memory; nothing changed. */
-bool sm_index_reserve(struct sm_index *index, size_t count);
 void sm_index_fini(struct sm_index *index);
-/* Requires: room; the address is not in the index. */
-void sm_index_insert(struct sm_index *index, struct sm_block *block);
+/* Requires: no block of this address is in the index. */
+static inline void sm_index_insert(struct sm_index *index, struct sm_block *block);
 /* The block that begins at this address, or NULL. */
-struct sm_block *sm_index_find(const struct sm_index *index, uint64_t address);
+static inline struct sm_block *sm_index_find(const struct sm_index *index, uint64_t address);
 /* Returns: false when it was not there. */
-bool sm_index_remove(struct sm_index *index, const struct sm_block *block);
+static inline bool sm_index_remove(struct sm_index *index, const struct sm_block *block);
+/* Twice the buckets, if the host has memory for them. */
+void sm_index_widen(struct sm_index *index);
+/* Goes through all blocks, in no order: the first for NULL, NULL after the last. The index must not change
+ * meanwhile. */
+struct sm_block *sm_index_next(const struct sm_index *index, const struct sm_block *block);
 
 #endif

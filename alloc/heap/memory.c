@@ -15,33 +15,6 @@
 #define SLOTS_MIN    8
 #define GRANULES_MIN 64
 
-static uint64_t granule_of(const struct sm_extent *extent, uint64_t address)
-{
-    return (address - extent->base) >> extent->home->heap->granule_shift;
-}
-
-struct sm_handle *sm_extent_handle_at(const struct sm_extent *extent, uint64_t address)
-{
-    uint64_t granule = granule_of(extent, address);
-    if (granule >= extent->granule_count || !extent->granules[granule])
-        return NULL;
-    return &extent->handles[extent->granules[granule] - 1];
-}
-
-uint64_t sm_extent_boundary_up(const struct sm_extent *extent, uint64_t address)
-{
-    const struct sm_handle *handle = sm_extent_handle_at(extent, address);
-    SM_ASSERT(handle);
-    return handle->address == address ? address : handle->address + handle->size;
-}
-
-uint64_t sm_extent_boundary_down(const struct sm_extent *extent, uint64_t address)
-{
-    const struct sm_handle *handle = sm_extent_handle_at(extent, address - 1);
-    SM_ASSERT(handle);
-    return handle->address + handle->size == address ? address : handle->address;
-}
-
 void sm_extent_free(struct sm_extent *extent)
 {
     sm_hostmem_put(extent->handles, extent->handle_slots * sizeof(*extent->handles));
@@ -56,7 +29,8 @@ bool sm_extent_ready(struct sm_heap *heap, uint64_t mapped, uint32_t handles)
     uint64_t granules = (mapped + heap->granularity - 1) >> heap->granule_shift;
     if (!heap->spare && !(heap->spare = sm_hostmem_get(sizeof(*heap->spare))))
         return false;
-    if (!make_tables(heap->spare, granules, handles) || !sm_heap_promise(heap, 1))
+    if (!make_tables(heap->spare, granules, handles) || !sm_map_reserve(&heap->map) ||
+        !sm_heap_promise(heap, 1))
         return false;
     heap->spare_promised = true;
     return true;
@@ -87,6 +61,7 @@ static struct sm_extent *add_extent(struct sm_home *home, uint64_t base, uint64_
     extent->first = extent->last = gap;
     TAILQ_INSERT_TAIL(&home->gaps, gap, gap);
     TAILQ_INSERT_TAIL(&home->extents, extent, link);
+    sm_map_add(&heap->map, base, size, home, home->tag);
     heap->address_bytes += plain ? 0 : size;
     return extent;
 }
@@ -108,6 +83,7 @@ void sm_extent_remove(struct sm_extent *extent)
     TAILQ_REMOVE(&home->gaps, extent->first, gap);
     sm_slab_give(&home->heap->blocks, extent->first);
     TAILQ_REMOVE(&home->extents, extent, link);
+    sm_map_remove(&home->heap->map, extent->base);
     home->heap->address_bytes -= extent->plain ? 0 : extent->size;
     sm_extent_free(extent);
 }
@@ -172,7 +148,7 @@ struct sm_block *sm_home_first_run(struct sm_home *home, uint64_t size, uint64_t
 
 bool sm_extent_prepare(struct sm_extent *extent, uint64_t end, uint32_t count)
 {
-    return make_tables(extent, granule_of(extent, end - 1) + 1, count);
+    return make_tables(extent, sm_extent_granule(extent, end - 1) + 1, count);
 }
 
 /* Room in the tables for this many granules in all and `count` more handles. */
@@ -211,7 +187,8 @@ static void add_handle(struct sm_extent *extent, uint64_t address, uint64_t size
     extent->handles[slot] = (struct sm_handle){.address = address, .size = size, .name = name};
     extent->handle_hint = slot + 1;
     extent->handle_count++;
-    for (uint64_t g = granule_of(extent, address); g <= granule_of(extent, address + size - 1); g++)
+    for (uint64_t g = sm_extent_granule(extent, address); g <= sm_extent_granule(extent, address + size - 1);
+         g++)
         extent->granules[g] = slot + 1;
     extent->mapped += size;
     extent->home->mapped += size;
@@ -221,8 +198,8 @@ static void add_handle(struct sm_extent *extent, uint64_t address, uint64_t size
 
 static void drop_handle(struct sm_extent *extent, struct sm_handle *handle)
 {
-    for (uint64_t g = granule_of(extent, handle->address);
-         g <= granule_of(extent, handle->address + handle->size - 1); g++)
+    for (uint64_t g = sm_extent_granule(extent, handle->address);
+         g <= sm_extent_granule(extent, handle->address + handle->size - 1); g++)
         extent->granules[g] = 0;
     extent->mapped -= handle->size;
     extent->home->mapped -= handle->size;

@@ -86,7 +86,7 @@ static seam_result check_lent(const struct sm_block *piece, struct recount *coun
         return SEAM_OK;
     count->stitched++;
     if (block->state == SM_BLOCK_LIVE) {
-        if (sm_index_find(&sm_block_heap(block)->index, block->address) != block)
+        if (sm_heap_block(sm_block_heap(block), block->address) != block)
             FAIL("stitched block %#lx is not in the address index", block->address);
         count->live++;
         count->parts.bytes[SM_PART_requested_live] += (int64_t)block->requested;
@@ -150,7 +150,7 @@ static seam_result check_views(const struct sm_heap *heap, struct recount *count
 static seam_result check_block(struct sm_block *block, struct recount *count, struct sm_error *error)
 {
     struct sm_heap *heap = sm_block_heap(block);
-    bool indexed = sm_index_find(&heap->index, block->address) == block;
+    bool indexed = sm_heap_block(heap, block->address) == block;
     count->blocks++;
     if (!block->size || block->size % 512 || block->address % 512)
         FAIL("block %#lx+%#lx is empty or not aligned", block->address, block->size);
@@ -304,8 +304,8 @@ static seam_result check_totals(const struct sm_heap *heap, const struct recount
     if (heap->address_bytes != count->address_bytes + heap->lost_addresses || heap->handles < count->handles)
         FAIL("address bytes %lu, handles %lu; a recount gives %lu, %lu", heap->address_bytes, heap->handles,
              count->address_bytes + heap->lost_addresses, count->handles);
-    if (heap->index.count != count->live)
-        FAIL("the address index holds %lu blocks, %lu are live", heap->index.count, count->live);
+    if (sm_heap_live(heap) != count->live)
+        FAIL("the address index holds %lu blocks, %lu are live", sm_heap_live(heap), count->live);
     if (heap->blocks.count != count->blocks + count->stitched)
         FAIL("%lu block records are in use, the extents hold %lu", heap->blocks.count, count->blocks);
     return SEAM_OK;

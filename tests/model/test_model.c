@@ -564,6 +564,8 @@ static void open_sides(void)
         memset(side, 0, sizeof(*side));
         side->device = fixture_device(&model.f, i);
         side->device_bytes = model.f.sim.device_bytes;
+        if (i) /* one device leases its homes at every hit, the other as it is */
+            side->device->lease_after = 0;
         reference_open(&side->reference, i, model.f.sim.granularity);
         assert_int_equal(cuCtxSetCurrent(model.f.contexts[i]), CUDA_SUCCESS);
         for (int k = 0; k < STREAMS; k++)

@@ -3,6 +3,7 @@
 #include "base/lock.h"
 #include "tests/unit/base/child.h"
 #include "tests/unit/base/cmocka_all.h"
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 
@@ -55,6 +56,59 @@ static void they_exclude(void **state)
     for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
     assert_int_equal(counter, 80000);
+}
+
+static struct sm_lock brief;
+
+static void *count_up_briefly(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < 2000; i++) {
+        sm_lock_take_brief(&brief);
+        unsigned long seen = counter;
+        if (i % 20 == 0)
+            sched_yield(); /* somebody else comes, and finds it taken */
+        counter = seen + 1;
+        sm_lock_give_brief(&brief);
+    }
+    return NULL;
+}
+
+static void brief_ones_exclude(void **state)
+{
+    (void)state;
+    pthread_t threads[8];
+    sm_lock_init(&brief, SM_RANK_HOME, "home");
+    counter = 0;
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, count_up_briefly, NULL), 0);
+    for (int i = 0; i < 8; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(counter, 16000);
+    sm_lock_fini(&brief);
+}
+
+static void count_entry(void *context)
+{
+    sm_lock_assert_held(&heap);
+    ++*(unsigned long *)context;
+}
+
+static void entering_is_told_unless_bare(void **state)
+{
+    (void)state;
+    unsigned long entries = 0;
+    heap.entered = count_entry;
+    heap.context = &entries;
+    for (int i = 0; i < 3; i++) {
+        sm_lock_take(&heap);
+        sm_lock_give(&heap);
+        sm_lock_take_bare(&heap);
+        sm_lock_assert_held(&heap);
+        sm_lock_give(&heap);
+    }
+    heap.entered = NULL;
+    assert_int_equal(entries, 3);
 }
 
 static void take_ascending_give_in_any_order(void)
@@ -114,6 +168,13 @@ static void take_in_the_wrong_order(void)
 {
     sm_lock_take(&heap);
     sm_lock_take(&memory);
+}
+
+static void take_heap_inside_a_brief_lock(void)
+{
+    sm_lock_init(&brief, SM_RANK_HOME, "home");
+    sm_lock_take_brief(&brief);
+    sm_lock_take(&heap);
 }
 
 static void take_two_of_one_rank(void)
@@ -176,6 +237,7 @@ static void wrong_orders_abort(void **state)
     assert_aborts_naming(take_in_the_wrong_order, "\"memory 0\"", "\"heap 0\"");
     assert_aborts_naming(take_in_the_wrong_order_in_a_thread, "\"memory 0\"", "\"heap 0\"");
     assert_aborts_naming(take_two_of_one_rank, "\"heap 1\"", "\"heap 0\"");
+    assert_aborts_naming(take_heap_inside_a_brief_lock, "\"heap 0\"", "\"home\"");
     assert_aborts_naming(take_twice, "\"setup\"", "is held");
     assert_aborts_naming(give_what_is_not_held, "\"phases\"", "does not hold");
     assert_aborts_naming(assert_what_another_thread_holds, "\"setup\"", "not held");
@@ -186,6 +248,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(they_exclude),
+        cmocka_unit_test(brief_ones_exclude),
+        cmocka_unit_test(entering_is_told_unless_bare),
         cmocka_unit_test(right_orders_pass),
         cmocka_unit_test(wrong_orders_abort),
     };

@@ -152,6 +152,40 @@ static void impossible_reserves_are_refused(void **state)
     sm_slab_fini(&slab);
 }
 
+/* Records that were lent are used under another lock: each belongs to one side at a time, and after the loan
+ * the slab knows of all. */
+static void a_loan_comes_back_whole(void **state)
+{
+    (void)state;
+    void *own[40], *theirs[40];
+    struct sm_slab slab, loan;
+    sm_slab_init(&slab, 96);
+    assert_true(sm_slab_reserve(&slab, 40));
+    for (int i = 0; i < 10; i++)
+        own[i] = sm_slab_take(&slab);
+    size_t capacity = slab.capacity, spare = capacity - slab.count;
+    sm_slab_lend(&slab, &loan, 20);
+    assert_int_equal(slab.capacity - slab.count, spare - 20);
+    assert_int_equal(loan.capacity - loan.count, 20);
+    for (int i = 0; i < 20; i++)
+        theirs[i] = sm_slab_take(&loan);
+    assert_int_equal(loan.capacity - loan.count, 0);
+    for (int i = 0; i < 10; i++) /* more comes back than was lent: records of the slab itself */
+        sm_slab_give(&loan, own[i]);
+    for (int i = 0; i < 15; i++)
+        sm_slab_give(&loan, theirs[i]);
+    assert_int_equal(loan.capacity - loan.count, 25);
+    assert_true(sm_slab_reserve(&slab, spare - 20)); /* not more than before */
+    sm_slab_unlend(&slab, &loan);
+    assert_int_equal(slab.capacity, capacity);
+    assert_int_equal(slab.count, 5);
+    for (size_t i = 0; i < capacity - 5; i++)
+        assert_non_null(sm_slab_take(&slab));
+    assert_int_equal(slab.capacity, capacity);
+    assert_null(slab.free_records);
+    sm_slab_fini(&slab);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -160,6 +194,7 @@ int main(void)
         cmocka_unit_test(reserved_takes_cannot_fail),
         cmocka_unit_test(every_refusal_leaves_the_slab_as_it_was),
         cmocka_unit_test(impossible_reserves_are_refused),
+        cmocka_unit_test(a_loan_comes_back_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

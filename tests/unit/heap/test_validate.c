@@ -53,7 +53,7 @@ NUMBER(heap_lost, s->bench.heap.lost)
 NUMBER(heap_address_bytes, s->bench.heap.address_bytes)
 NUMBER(heap_segments, s->bench.heap.counts[0].segments)
 NUMBER(heap_held_ranges, s->bench.heap.counts[0].held_ranges)
-NUMBER(index_count, s->bench.heap.index.count)
+NUMBER(index_count, s->bench.home->index.count)
 NUMBER(records, s->bench.heap.blocks.count)
 
 static void a_changed_number_is_found(void **state)
@@ -161,7 +161,7 @@ static void a_broken_index_is_found(void **state)
     (void)state;
     struct scene scene;
     open_scene(&scene);
-    struct sm_index *index = &scene.bench.heap.index;
+    struct sm_index *index = &scene.bench.home->index;
     assert_true(sm_index_remove(index, scene.live));
     expect(&scene, "is not in the address index");
     sm_index_insert(index, scene.live);

@@ -291,7 +291,7 @@ static void blocks_share_a_view(void **state)
     sm_block_pend(a);
     bench_check(&scene.bench);
     assert_null(sm_view_block_of(&scene.bench.heap, a->address));
-    assert_null(sm_index_find(&scene.bench.heap.index, a->address));
+    assert_null(sm_heap_block(&scene.bench.heap, a->address));
     struct sm_run run;
     assert_false(find(&scene, 2, &run)); /* what waits is not free */
     a->fence = NULL;
