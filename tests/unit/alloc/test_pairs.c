@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every pair of options works together: two values of each key, from its row in the table, with two of each
  * other key, under each policy. A short life on a small device, with several streams, a pool, trims and
- * requests that find no room, must leave books that agree with the device's after every step; a limit is kept, and the
- * settings read back are those that were given. */
+ * requests that find no room, must leave books that agree with the device's after every step; a limit is
+ * kept, and the settings read back are those that were given. */
 #include "policies/options_table.h"
 #include "tests/support/fixture.h"
 #include <stdio.h>
