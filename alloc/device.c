@@ -59,7 +59,7 @@ static void go_plain(struct sm_device *device, const char *why)
                why);
     device->options.policy = SM_POLICY_NATIVE;
     if (!device->granularity)
-        device->granularity = 2 * SM_MIB; /* the unit of segments; nothing is mapped */
+        device->granularity = SM_MIB; /* the unit of segments; nothing is mapped */
 }
 
 /* A capability bit may be set where the creation is then refused: only a trial tells. Context entered. */

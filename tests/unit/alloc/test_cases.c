@@ -3,6 +3,7 @@
  * up, sizes that grow step by step, peaks after a reset, a pool that runs out beside its own idle memory. */
 #include "tests/support/fixture.h"
 #include "tests/support/random.h"
+#include <stdio.h>
 
 /* The most that one growth may look ahead. */
 #define CHUNK (34 * MIB)
@@ -40,6 +41,101 @@ static void one_stuck_stream_stops_nobody(void **state)
     assert_int_equal(fixture_alloc(&f, 256 * MIB, m), a);
     assert_int_equal(fixture_memory_calls(), calls);
     fixture_close(&f);
+}
+
+/* Buffers on streams that are used once: what an idle stream left serves the next. */
+static void short_lived_streams_leave_nothing_behind(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    f.sim.device_bytes = 80 * GIB;
+    fixture_open(&f, "");
+    CUstream m = fixture_stream();
+    fixture_alloc(&f, 50 * GIB, m);
+    for (int i = 0; i < 40; i++) {
+        CUstream s = fixture_stream();
+        CUdeviceptr x = fixture_alloc(&f, GIB, s), y = fixture_alloc(&f, GIB, s);
+        fixture_work(s, x, GIB);
+        assert_int_equal(sim_stream_run(s), CUDA_SUCCESS);
+        fixture_free(&f, x);
+        fixture_free(&f, y);
+        assert_true(sim_physical_bytes(0) <= 54 * GIB);
+    }
+    fixture_alloc(&f, 25 * GIB, m);
+    fixture_close(&f);
+}
+
+/* Half of what is held lies in holes; a request needs them all. `pieces`: the holes are in use themselves. */
+static void fill_the_holes(const char *options, bool pieces)
+{
+    struct fixture f;
+    CUdeviceptr x[64], piece[32];
+    fixture_init(&f);
+    f.sim.device_bytes = 11 * GIB;
+    fixture_open(&f, options);
+    CUstream m = fixture_stream();
+    for (int i = 0; i < 64; i++)
+        x[i] = fixture_alloc(&f, 100 * MIB, m);
+    for (int i = 0; i < 64; i += 2)
+        fixture_free(&f, x[i]);
+    for (int i = 0; i < 32 && pieces; i++)
+        piece[i] = fixture_alloc(&f, 40 * MIB, m);
+    if (pieces)
+        fixture_refuse(&f, 7168 * MIB, m, SEAM_E_DEVICE_OOM);
+    else
+        fixture_free(&f, fixture_alloc(&f, 7168 * MIB, m));
+    fixture_check(&f);
+    for (int i = 1; i < 64; i += 2)
+        fixture_free(&f, x[i]);
+    for (int i = 0; i < 32 && pieces; i++)
+        fixture_free(&f, piece[i]);
+    fixture_trim(&f);
+    assert_int_equal(sim_physical_bytes(0), 0);
+    fixture_close(&f);
+}
+
+static void holes_are_given_up_under_every_limit(void **state)
+{
+    (void)state;
+    static const char *const policies[] = {"policy:stitch", "policy:expandable", "policy:native"};
+    static const char *const limits[] = {"", ",max_split_size_mb:32,garbage_collection_threshold:0.6",
+                                         ",max_split_size_mb:32", ",garbage_collection_threshold:0.6"};
+    for (int p = 0; p < 3; p++)
+        for (int l = 0; l < 4; l++)
+            for (int pieces = 0; pieces < 2; pieces++) {
+                char options[128];
+                snprintf(options, sizeof options, "%s%s", policies[p], limits[l]);
+                fill_the_holes(options, pieces);
+            }
+}
+
+/* A share of the device, or of the limit where there is one; nothing stops for it, and nothing more goes. */
+static void garbage_goes_without_a_flush(void **state)
+{
+    (void)state;
+    for (int limited = 0; limited < 2; limited++) {
+        struct fixture f;
+        CUdeviceptr blocks[7];
+        const uint64_t base = limited ? 5 * GIB : 10 * GIB, unit = base / 100;
+        fixture_init(&f);
+        f.sim.device_bytes = 10 * GIB;
+        fixture_open(&f, limited ? "garbage_collection_threshold:0.8,max_split_size_mb:200,"
+                                   "per_process_memory_fraction:0.5"
+                                 : "garbage_collection_threshold:0.8,max_split_size_mb:200");
+        for (unsigned i = 0; i < 7; i++) /* 7 to 13 parts of a hundred: 70 in all */
+            blocks[i] = fixture_alloc(&f, sm_align_up((7 + i) * unit, 2 * MIB), NULL);
+        for (int i = 0; i < 7; i++)
+            fixture_free(&f, blocks[i]);
+        assert_true(sim_physical_bytes(0) <= base * 8 / 10);
+        fixture_alloc(&f, 17 * unit, NULL);
+        assert_true(sim_physical_bytes(0) <= base * 8 / 10);
+        assert_true(sim_physical_bytes(0) >= base * 6 / 10);
+        assert_int_equal(fixture_count(&f, SM_COUNTER_gc_runs), 1);
+        assert_int_equal(fixture_count(&f, SM_COUNTER_num_alloc_retries), 0);
+        assert_int_equal(sim_calls("cuCtxSynchronize"), 0);
+        fixture_close(&f);
+    }
 }
 
 #define LARGE 11643387904ull
@@ -218,6 +314,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_stuck_stream_stops_nobody),
+        cmocka_unit_test(short_lived_streams_leave_nothing_behind),
+        cmocka_unit_test(holes_are_given_up_under_every_limit),
+        cmocka_unit_test(garbage_goes_without_a_flush),
         cmocka_unit_test(a_temporary_that_survivors_cut_up),
         cmocka_unit_test(a_split_limit_keeps_the_large_range_whole),
         cmocka_unit_test(a_staircase_costs_its_highest_step),

@@ -42,6 +42,27 @@ static void native_takes_segments(void **state)
     fixture_close(&f);
 }
 
+/* Segments of an odd number of MiB are split, joined and given back like others. */
+static void native_takes_segments_of_any_size(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    fixture_open(&f, "policy:native,large_segment_size_mb:11");
+    fixture_device(&f, 0);
+    CUdeviceptr a = sm_pool_alloc(f.device, 5 * MIB, NULL, &f.error);
+    CUdeviceptr b = sm_pool_alloc(f.device, 3 * MIB, NULL, &f.error);
+    assert_int_equal(b, a + 5 * MIB);
+    /* The device rounds it up to 12, so that the books agree only without it. */
+    assert_int_equal(fixture_level(&f, SM_LEVEL_reserved_bytes), 11 * MIB);
+    assert_int_equal(sm_pool_free(f.device, a), SEAM_OK);
+    assert_int_equal(sm_pool_free(f.device, b), SEAM_OK);
+    sm_reclaim_trim(f.device);
+    assert_int_equal(sim_physical_bytes(0), 0);
+    assert_int_equal(fixture_level(&f, SM_LEVEL_reserved_bytes), 0);
+    fixture_close(&f);
+}
+
 /* Segments never join, even where the driver puts them side by side. */
 static void native_segments_do_not_join(void **state)
 {
@@ -302,6 +323,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(native_takes_segments),
+        cmocka_unit_test(native_takes_segments_of_any_size),
         cmocka_unit_test(native_segments_do_not_join),
         cmocka_unit_test(native_gives_idle_segments_up_before_it_fails),
         cmocka_unit_test(native_gives_up_just_enough),

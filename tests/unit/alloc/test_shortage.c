@@ -20,6 +20,14 @@ static void expect_text(const struct fixture *f, const char *part)
         fail_msg("\"%s\" was expected in: %s", part, f->error.text);
 }
 
+/* The text ends with its one cause. */
+static void expect_cause(const struct fixture *f, const char *cause)
+{
+    const char *said = strstr(f->error.text, "Cause: ");
+    if (!said || strncmp(said + 7, cause, strlen(cause)) != 0 || strcmp(said + 7 + strlen(cause), ".") != 0)
+        fail_msg("cause %s was expected in: %s", cause, f->error.text);
+}
+
 static void a_limit_is_kept_to_the_byte(void **state)
 {
     (void)state;
@@ -30,7 +38,7 @@ static void a_limit_is_kept_to_the_byte(void **state)
     CUdeviceptr a = fixture_alloc(&f, 512 * MIB, NULL);
     uint64_t creates = sim_calls("cuMemCreate");
     fixture_refuse(&f, 1, NULL, SEAM_E_LIMIT);
-    expect_text(&f, "Cause: limit");
+    expect_cause(&f, "limit");
     assert_int_equal(sim_calls("cuMemCreate"), creates); /* the driver is not even asked */
     assert_true(fixture_count(&f, SM_COUNTER_limit_refusals) > 0);
     assert_int_equal(fixture_count(&f, SM_COUNTER_num_ooms), 1);
@@ -97,7 +105,7 @@ static void an_error_leaves_no_trace(void **state)
     int64_t allocated = fixture_level(&f, SM_LEVEL_allocated_bytes);
     for (int i = 0; i < 5; i++) {
         fixture_refuse(&f, 900 * MIB, NULL, SEAM_E_DEVICE_OOM);
-        expect_text(&f, "Cause: shortage");
+        expect_cause(&f, "shortage");
     }
     sim_live(&after);
     assert_memory_equal(&before, &after, sizeof(before));
@@ -121,7 +129,7 @@ static void the_text_names_sizes_and_one_cause(void **state)
     expect_text(&f, "209715205 bytes");
     expect_text(&f, "1.00 GiB");
     expect_text(&f, "900.00 MiB in blocks");
-    expect_text(&f, "Cause: shortage");
+    expect_cause(&f, "shortage");
     fixture_free(&f, a);
     fixture_close(&f);
 }
@@ -135,7 +143,7 @@ static void another_tenant_is_named(void **state)
     fixture_alloc(&f, 100 * MIB, NULL);
     assert_true(sim_tenant(0, 800 * (int64_t)MIB));
     fixture_refuse(&f, 300 * MIB, NULL, SEAM_E_DEVICE_OOM);
-    expect_text(&f, "Cause: others' processes");
+    expect_cause(&f, "others' processes");
     assert_true(sim_tenant(0, -800 * (int64_t)MIB));
     fixture_alloc(&f, 300 * MIB, NULL);
     fixture_close(&f);
@@ -157,8 +165,37 @@ static void stranded_memory_is_named(void **state)
     for (int i = 0; i < 64; i++)
         fixture_free(&f, blocks[i]);
     fixture_refuse(&f, 64 * MIB, NULL, SEAM_E_DEVICE_OOM);
-    expect_text(&f, "Cause: stranded");
+    expect_cause(&f, "stranded");
     expect_text(&f, "largest free range 2.00 MiB");
+    fixture_close(&f);
+}
+
+/* What was freed would do, but a graph is being captured: nobody may wait for the stream that uses it. */
+static void waiting_memory_is_named(void **state)
+{
+    (void)state;
+    struct fixture f;
+    CUgraph graph = NULL;
+    const seam_pool_id pool = {1, 0};
+    fixture_init(&f);
+    f.sim.device_bytes = 128 * MIB;
+    f.sim.streams = SIM_STREAMS_LATE;
+    fixture_open(&f, "");
+    CUstream captured = fixture_stream(), other = fixture_stream(), late = fixture_stream();
+    CUdeviceptr a = fixture_alloc(&f, 100 * MIB, other);
+    fixture_use(&f, a, late);
+    fixture_work(late, a, 100 * MIB);
+    assert_int_equal(sm_capture_begin(f.device, pool, NULL, NULL, &f.error), SEAM_OK);
+    assert_int_equal(cuStreamBeginCapture(captured, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    fixture_alloc(&f, MIB, captured);
+    fixture_free(&f, a);
+    fixture_refuse(&f, 100 * MIB, captured, SEAM_E_DEVICE_OOM);
+    expect_cause(&f, "waiting");
+    assert_int_equal(cuStreamEndCapture(captured, &graph), CUDA_SUCCESS);
+    assert_int_equal(cuGraphDestroy(graph), CUDA_SUCCESS);
+    assert_int_equal(sm_capture_end(f.device, pool, &f.error), SEAM_OK);
+    assert_int_equal(sm_capture_release(f.device, pool, &f.error), SEAM_OK);
+    assert_int_equal(fixture_alloc(&f, 100 * MIB, other), a);
     fixture_close(&f);
 }
 
@@ -170,7 +207,7 @@ static void address_space_is_named(void **state)
     fixture_open(&f, "address_limit_gib:1");
     CUdeviceptr a = fixture_alloc(&f, 600 * MIB, NULL);
     fixture_refuse(&f, 600 * MIB, fixture_stream(), SEAM_E_DEVICE_OOM);
-    expect_text(&f, "Cause: address space");
+    expect_cause(&f, "address space");
     fixture_free(&f, a);
     fixture_close(&f);
 }
@@ -198,7 +235,7 @@ static void the_mapping_budget_is_named(void **state)
     fixture_open(&f, "handle_mib:2,small_limit_kib:0,slack_permille:0");
     CUdeviceptr a = fixture_alloc(&f, 12 * MIB, NULL);
     fixture_refuse(&f, 100 * MIB, NULL, SEAM_E_DEVICE_OOM);
-    expect_text(&f, "Cause: mapping budget");
+    expect_cause(&f, "mapping budget");
     fixture_free(&f, a);
     fixture_trim(&f);
     fixture_close(&f);
@@ -329,6 +366,7 @@ int main(void)
         cmocka_unit_test(the_text_names_sizes_and_one_cause),
         cmocka_unit_test(another_tenant_is_named),
         cmocka_unit_test(stranded_memory_is_named),
+        cmocka_unit_test(waiting_memory_is_named),
         cmocka_unit_test(address_space_is_named),
         cmocka_unit_test(a_small_address_budget_of_the_device_is_lived_with),
         cmocka_unit_test(the_mapping_budget_is_named),
