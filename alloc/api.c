@@ -25,6 +25,13 @@ static struct {
 
 static __thread struct sm_error last;
 
+/* The last begin of this thread, until it is known what became of it. */
+static __thread struct {
+    seam_pool_id pool;
+    int ordinal;
+    bool open;
+} begun;
+
 /* Nobody is inside the door while the process forks, so that the child finds it whole. */
 static void close_door(void)
 {
@@ -432,7 +439,24 @@ seam_result seam_pool_begin(int ordinal, seam_pool_id pool, seam_pool_filter fil
     if (check_pool("seam_pool_begin", pool))
         return last.code;
     device = get_device(ordinal);
-    return device ? sm_capture_begin(device, pool, filter, context, &last) : last.code;
+    if (!device || sm_capture_begin(device, pool, filter, context, &last))
+        return last.code;
+    begun.pool = pool;
+    begun.ordinal = ordinal;
+    begun.open = true;
+    return SEAM_OK;
+}
+
+seam_result seam_pool_settle(bool kept)
+{
+    struct sm_allocator *allocator = peek();
+    struct sm_device *device = allocator ? sm_allocator_seen(allocator, begun.ordinal) : NULL;
+    bool open = begun.open;
+    begun.open = false;
+    if (kept || !open || !device)
+        return check_fork();
+    (void)sm_capture_end(device, begun.pool, NULL);
+    return sm_capture_release(device, begun.pool, &last);
 }
 
 seam_result seam_pool_end(int ordinal, seam_pool_id pool)

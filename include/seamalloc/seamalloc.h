@@ -124,6 +124,12 @@ SEAM_API seam_result seam_pool_end(int device, seam_pool_id pool);
  * is short. */
 SEAM_API seam_result seam_pool_release(int device, seam_pool_id pool);
 
+/* What the calling thread last began a pool for has come to its end. kept: nothing changes. Else it failed
+ * (a capture that was broken), nobody will release it, and the begin is undone: the pool is ended, if it is
+ * filled still, and the use dropped. Without such a begin, nothing. Errors: SEAM_E_STATE when the use was
+ * dropped already. */
+SEAM_API seam_result seam_pool_settle(bool kept);
+
 /* ---- measurement ------------------------------------------------------------------------------------------
  */
 

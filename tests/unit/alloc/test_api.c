@@ -210,6 +210,31 @@ static void pools(void **state)
     assert_int_equal(sim_physical_bytes(0), 0);
 }
 
+/* A capture that failed: nobody releases its pool. */
+static void a_begin_is_undone(void **state)
+{
+    (void)state;
+    const seam_pool_id id = {0, 9};
+    ok(seam_pool_settle(false)); /* nothing was begun */
+    for (int ended = 0; ended < 2; ended++) {
+        ok(seam_pool_begin(0, id, NULL, NULL));
+        ok(seam_free(seam_malloc(MIB, 0, NULL)));
+        if (ended)
+            ok(seam_pool_end(0, id));
+        ok(seam_pool_settle(false));
+        ok(seam_pool_settle(false)); /* once is enough */
+        refused(seam_pool_end(0, id), SEAM_E_STATE, "pool");
+        refused(seam_pool_release(0, id), SEAM_E_STATE, "pool");
+        ok(seam_trim(0));
+        assert_int_equal(sim_physical_bytes(0), 0);
+    }
+    ok(seam_pool_begin(0, id, NULL, NULL));
+    ok(seam_pool_settle(true));
+    ok(seam_pool_settle(false)); /* it was kept */
+    ok(seam_pool_end(0, id));
+    ok(seam_pool_release(0, id));
+}
+
 static void phases_and_figures(void **state)
 {
     (void)state;
@@ -370,6 +395,7 @@ int main(void)
         TEST(fractions),
         TEST(trim_and_devices),
         TEST(pools),
+        TEST(a_begin_is_undone),
         TEST(phases_and_figures),
         TEST(reports_fit_their_buffer),
         TEST(an_error_stays_until_the_next),

@@ -37,6 +37,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "seam_device_count": (_int, []),
     "seam_trim": (_int, [_int]),
     "seam_memory_fraction": (_int, [_int, ctypes.POINTER(ctypes.c_double)]),
+    "seam_pool_settle": (_int, [ctypes.c_bool]),
     "seam_phase_push": (_int, [_text]),
     "seam_phase_pop": (_int, []),
     "seam_thread_phase_push": (_int, [_text]),

@@ -19,7 +19,7 @@ import warnings
 from types import ModuleType
 from typing import Any
 
-from seamalloc import _library, _native, _stats
+from seamalloc import _captures, _library, _native, _stats
 from seamalloc._errors import OptionError, SeamallocError
 from seamalloc._library import Library
 
@@ -194,6 +194,7 @@ def install(policy: str | os.PathLike[str] | None = None, **options: Option) -> 
         _request = request
         _library.set_serving()
         _replace_functions(torch, library)
+        _captures.watch(torch, library)
         _native_text = _install_native(torch, library)
 
 
