@@ -184,8 +184,7 @@ static bool read_driver(struct sim_config *config)
     const char *value = getenv("SEAMALLOC_SIM_DRIVER");
     return !value || sim_habits_parse(value, config) ||
            complain("SEAMALLOC_SIM_DRIVER", value,
-                    "want a list of partial-mappings, unmap-single, access-whole, release-keeps, "
-                    "hints-refused, oversubscribe, copies-fault");
+                    "want a list of access-whole, release-keeps, hints-refused, oversubscribe, copies-fault");
 }
 
 /* Limits of the device, and who else is on it. */

@@ -67,8 +67,8 @@ static void test_bad_values(void **state)
         {"SEAMALLOC_SIM_FAIL", "cuMemCreate:1:weather=fair", "size, device=, error=, fault= or tenant="},
         {"SEAMALLOC_SIM_FAIL", "cuMemCreate:1:fault=CUDA_ERROR_UNKNOWN", "an error that stays"},
         {"SEAMALLOC_SIM_FAIL", "cuMemCreate:1:error=OUT_OF_MEMORY", "CUDA_ERROR_OUT_OF_MEMORY"},
-        {"SEAMALLOC_SIM_DRIVER", "unmap-single,partial", "partial-mappings"},
-        {"SEAMALLOC_SIM_DRIVER", "unmap", "unmap-single"},
+        {"SEAMALLOC_SIM_DRIVER", "oversubscribe,copies", "copies-fault"},
+        {"SEAMALLOC_SIM_DRIVER", "access", "access-whole"},
         {"SEAMALLOC_SIM_MAPPINGS", "many", "whole number"},
         {"SEAMALLOC_SIM_ADDRESS_GIB", "99999999", "from 0 to"},
         {"SEAMALLOC_SIM_TENANT_MIB", "81921", "from 0 to 81920"},
@@ -185,12 +185,12 @@ static int look_at_the_driver(void)
         return 1;
     if (!cuMemAddressReserve(&other, UNIT, 0, base + 64 * (CUdeviceptr)UNIT, 0)) /* hints-refused */
         return 2;
-    if (cuMemMap(base, UNIT, UNIT, handle, 0) || cuMemMap(base + UNIT, UNIT, 0, handle, 0))
-        return 3;                                                    /* partial-mappings */
-    if (!try_access(base, UNIT, 0) || try_access(base, 2 * UNIT, 0)) /* access-whole */
+    if (cuMemMap(base, 2 * UNIT, 0, handle, 0) || cuMemMap(base + 2 * UNIT, 2 * UNIT, 0, handle, 0))
+        return 3;
+    if (!try_access(base, 2 * UNIT, 0) || try_access(base, 4 * UNIT, 0)) /* access-whole */
         return 4;
-    if (!cuMemUnmap(base, 2 * UNIT) || cuMemUnmap(base, UNIT) || cuMemUnmap(base + UNIT, UNIT))
-        return 5;                                                  /* unmap-single */
+    if (cuMemUnmap(base, 4 * UNIT))
+        return 5;
     if (cuMemRelease(handle) || sim_physical_bytes(0) != 2 * UNIT) /* release-keeps */
         return 6;
     if (cuMemCreate(&spare, (size_t)1100 * MIB, &prop, 0)) /* oversubscribe */
@@ -207,10 +207,7 @@ static void test_driver(void **state)
     setenv("SEAMALLOC_SIM_MIB", "1024", 1);
     in_child(look_at_the_driver, &outcome);
     assert_int_not_equal(outcome.status, 0);
-    setenv("SEAMALLOC_SIM_DRIVER",
-           "partial-mappings,unmap-single,access-whole,release-keeps,hints-refused,oversubscribe,"
-           "copies-fault",
-           1);
+    setenv("SEAMALLOC_SIM_DRIVER", "access-whole,release-keeps,hints-refused,oversubscribe,copies-fault", 1);
     in_child(look_at_the_driver, &outcome);
     unsetenv("SEAMALLOC_SIM_DRIVER");
     unsetenv("SEAMALLOC_SIM_MIB");
