@@ -187,18 +187,16 @@ static bool read_driver(struct sim_config *config)
                     "want a list of access-whole, release-keeps, hints-refused, oversubscribe, copies-fault");
 }
 
-/* Limits of the device, and who else is on it. */
-static bool read_limits(struct sim_config *config, uint64_t mib)
+/* Limits of the device, and what it and its driver do not do. */
+static bool read_limits(struct sim_config *config)
 {
-    uint64_t address_gib = 0, tenant_mib = 0;
+    uint64_t address_gib = 0;
     const uint64_t arena_gib = sim_arena_bytes(config->devices, true) / SM_GIB;
     if (!read_number("SEAMALLOC_SIM_ADDRESS_GIB", 0, arena_gib, &address_gib) ||
-        !read_number("SEAMALLOC_SIM_TENANT_MIB", 0, mib, &tenant_mib) ||
         !read_features("SEAMALLOC_SIM_LACKS", ~(unsigned)SIM_FEATURE_FABRIC, &config->lacks) ||
         !read_features("SEAMALLOC_SIM_LIES", ~0u, &config->lies) || !read_driver(config))
         return false;
     config->address_bytes = address_gib * SM_GIB;
-    config->tenant_bytes = sm_min(tenant_mib * SM_MIB, config->device_bytes);
     return true;
 }
 
@@ -220,7 +218,7 @@ static bool read_cost(struct sim_config *config)
     return true;
 }
 
-/* Somebody else on the device, who takes and gives back. */
+/* Somebody else on the device. */
 static bool read_tenant(const struct sim_config *config, uint64_t mib)
 {
     static const char variable[] = "SEAMALLOC_SIM_TENANT";
@@ -228,8 +226,6 @@ static bool read_tenant(const struct sim_config *config, uint64_t mib)
     char right[200];
     if (!value)
         return true;
-    if (getenv("SEAMALLOC_SIM_TENANT_MIB"))
-        return complain(variable, value, "want it or SEAMALLOC_SIM_TENANT_MIB, not both");
     if (config->share)
         return complain(variable, value,
                         "want no tenant beside SEAMALLOC_SIM_SHARE: there another process takes memory");
@@ -292,7 +288,7 @@ bool sim_config_environment(struct sim_config *config)
     config->device_bytes = sm_align_down(mib * SM_MIB, config->granularity);
     if (config->device_bytes == 0)
         return complain("SEAMALLOC_SIM_MIB", getenv("SEAMALLOC_SIM_MIB"), "less than the granularity");
-    return read_limits(config, mib) && read_share(config) && read_tenant(config, mib) && read_paths(config) &&
+    return read_limits(config) && read_share(config) && read_tenant(config, mib) && read_paths(config) &&
            read_faults();
 }
 

@@ -24,6 +24,7 @@
 #include "sim/core/share.h"
 #include "sim/core/sticky.h"
 #include "sim/core/stream.h"
+#include "sim/core/tenant.h"
 #include "sim/core/timing.h"
 #include "sim/core/trace.h"
 #include <pthread.h>
@@ -201,12 +202,14 @@ bool sim_start(const struct sim_config *config)
         return false;
     }
     sim_fail_clear();
+    sim_tenant_clear();
     return start(&copy);
 }
 
 void sim_reset(void)
 {
     sim_fail_clear();
+    sim_tenant_clear();
     start(&sim_config);
 }
 
