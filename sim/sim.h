@@ -129,7 +129,8 @@ SIM_CONTROL bool sim_fail_any_of(const char *calls, uint64_t nth, bool forever);
  *
  * What happens to such a call may be said as well, once: ":error=CUDA_ERROR_NOT_PERMITTED" is its answer;
  * ":fault=CUDA_ERROR_ILLEGAL_ADDRESS" (an error that stays): it goes through, and the work it puts on a
- * stream faults on the device; of a call that puts none there, the device is broken when it returns;
+ * stream faults on the device; of a call that puts none there, the device is broken from the thread's next
+ * call on;
  * ":tenant=512M" (or -512M): it goes through, and before it another tenant takes (gives back) that much of
  * the device, or what there is. */
 SIM_CONTROL bool sim_fail_text(const char *text);

@@ -13,6 +13,7 @@
 #include "sim/core/config.h"
 #include "sim/core/context.h"
 #include "sim/core/cost.h"
+#include "sim/core/faults.h"
 #include "sim/core/history.h"
 #include "sim/core/ledger.h"
 #include "sim/core/lock.h"
@@ -141,6 +142,7 @@ static void clear_all(void)
     sim_transfer_reset();
     sim_unlock();
     sim_sticky_reset();
+    sim_fault_of_work = CUDA_SUCCESS;
     sim_calls_reset();
     sim_history_reset();
     sim_cost_reset();

@@ -81,7 +81,7 @@ static bool is_meant(const struct rule *rule, enum sim_call call, int device, ui
     return rule->most == 0 || (size != SIM_NO_SIZE && size >= rule->least && size <= rule->most);
 }
 
-/* Another tenant takes what it may have, or gives back. */
+/* Another tenant takes, or gives back, so much or what there is. */
 static void let_tenant(int device, int64_t bytes)
 {
     if (device >= sim_config.devices)
