@@ -147,23 +147,35 @@ static bool read_faults(void)
            complain("SEAMALLOC_SIM_FAIL", value, right);
 }
 
+static const struct {
+    const char *name;
+    unsigned feature;
+} feature_names[] = {{"vmm", SIM_FEATURE_VMM},       {"export", SIM_FEATURE_EXPORT},
+                     {"fabric", SIM_FEATURE_FABRIC}, {"pools", SIM_FEATURE_POOLS},
+                     {"peers", SIM_FEATURE_PEERS},   {"managed", SIM_FEATURE_MANAGED},
+                     {"rdma", SIM_FEATURE_RDMA}};
+
+const char *sim_feature_next(unsigned features, size_t *at)
+{
+    while (*at < sizeof feature_names / sizeof *feature_names) {
+        size_t i = (*at)++;
+        if (feature_names[i].feature & features)
+            return feature_names[i].name;
+    }
+    return NULL;
+}
+
 /* A comma-separated list of features. */
 static bool read_features(const char *variable, unsigned allowed, unsigned *out)
 {
-    static const struct {
-        const char *name;
-        unsigned feature;
-    } names[] = {{"vmm", SIM_FEATURE_VMM},       {"export", SIM_FEATURE_EXPORT},
-                 {"fabric", SIM_FEATURE_FABRIC}, {"pools", SIM_FEATURE_POOLS},
-                 {"peers", SIM_FEATURE_PEERS},   {"managed", SIM_FEATURE_MANAGED},
-                 {"rdma", SIM_FEATURE_RDMA}};
     const char *value = getenv(variable);
     unsigned features = 0;
     for (const char *p = value ? value : ""; *p;) {
         size_t length = strcspn(p, ","), i = 0;
-        const size_t count = sizeof names / sizeof *names;
-        while (i < count && (strlen(names[i].name) != length || strncmp(p, names[i].name, length) != 0 ||
-                             !(names[i].feature & allowed)))
+        const size_t count = sizeof feature_names / sizeof *feature_names;
+        while (i < count &&
+               (strlen(feature_names[i].name) != length || strncmp(p, feature_names[i].name, length) != 0 ||
+                !(feature_names[i].feature & allowed)))
             i++;
         if (i == count)
             return complain(
@@ -171,7 +183,7 @@ static bool read_features(const char *variable, unsigned allowed, unsigned *out)
                 allowed & SIM_FEATURE_FABRIC
                     ? "want a list of vmm, export, fabric, pools, peers, managed, rdma"
                     : "want a list of vmm, export, pools, peers, managed, rdma (fabric is never there)");
-        features |= names[i].feature;
+        features |= feature_names[i].feature;
         p += length + (p[length] == ',');
     }
     *out = features;

@@ -27,6 +27,16 @@ static bool set(const char *name, size_t length, struct sim_config *config)
     return false;
 }
 
+const char *sim_habit_next(const struct sim_config *config, size_t *at)
+{
+    while (*at < sizeof habits / sizeof *habits) {
+        size_t i = (*at)++;
+        if (*(const bool *)((const char *)config + habits[i].field))
+            return habits[i].name;
+    }
+    return NULL;
+}
+
 bool sim_habits_parse(const char *text, struct sim_config *config)
 {
     while (*text) {
