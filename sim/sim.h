@@ -67,12 +67,13 @@ struct sim_config {
     uint64_t seed;            /* for SIM_STREAMS_RANDOM */
     bool plain_descend; /* plain allocations lie at falling addresses, as mmap places them; default rising */
     bool backed; /* memory is real host memory; else only the tables are kept, and copies move nothing */
-    /* How drivers differ; SEAMALLOC_SIM_DRIVER lists those that are to be otherwise than the default. */
-    bool copies_fault; /* a copy or fill of memory that is not there is taken, and faults on the device as a
-                          kernel does; default: it is refused at the call */
+    /* How drivers differ, in what a probe finds (as granularity and mappings_max are) ... */
     enum sim_partial partial; /* default: whole handles only */
     bool unmap_several;       /* one unmap may take several whole adjoining mappings; default true */
-    bool access_whole;        /* access is set for all mappings of a reservation in one call, or not at all */
+    /* ... and in what SEAMALLOC_SIM_DRIVER lists; all of it is off by default. */
+    bool copies_fault;  /* a copy or fill of memory that is not there is taken, and faults on the device as a
+                          kernel does; default: it is refused at the call */
+    bool access_whole;  /* access is set for all mappings of a reservation in one call, or not at all */
     bool release_keeps; /* memory that was released stays taken while the reservation in which it was mapped
                               last is there */
     bool hints_refused; /* a reservation at a wished address fails */
@@ -128,7 +129,8 @@ SIM_CONTROL bool sim_fail_any_of(const char *calls, uint64_t nth, bool forever);
  *
  * What happens to such a call may be said as well, once: ":error=CUDA_ERROR_NOT_PERMITTED" is its answer;
  * ":fault=CUDA_ERROR_ILLEGAL_ADDRESS" (an error that stays): it goes through, and the work it puts on a
- * stream faults on the device; of a call that puts none there, the device is broken when it returns;
+ * stream faults on the device; of a call that puts none there, the device is broken from the thread's next
+ * call on;
  * ":tenant=512M" (or -512M): it goes through, and before it another tenant takes (gives back) that much of
  * the device, or what there is. */
 SIM_CONTROL bool sim_fail_text(const char *text);

@@ -45,7 +45,8 @@ default 50
 
 def probe(**settings):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SEAMALLOC_SIM_")}
-    environment |= {"LD_LIBRARY_PATH": LIBRARIES, "SEAMALLOC_SIM_STREAMS": "timed", "SEAMALLOC_SIM_MIB": "16384"}
+    environment |= {"LD_LIBRARY_PATH": LIBRARIES, "SEAMALLOC_SIM_STREAMS": "timed", "SEAMALLOC_SIM_MIB": "16384",
+                    "SEAMALLOC_SIM_PROBE": "/nonexistent"}  # also on a machine with a GPU
     return subprocess.run([PROBE, "--mappings", str(MOST)], env=environment | settings, capture_output=True, text=True,
                           timeout=300)
 

@@ -147,23 +147,35 @@ static bool read_faults(void)
            complain("SEAMALLOC_SIM_FAIL", value, right);
 }
 
+static const struct {
+    const char *name;
+    unsigned feature;
+} feature_names[] = {{"vmm", SIM_FEATURE_VMM},       {"export", SIM_FEATURE_EXPORT},
+                     {"fabric", SIM_FEATURE_FABRIC}, {"pools", SIM_FEATURE_POOLS},
+                     {"peers", SIM_FEATURE_PEERS},   {"managed", SIM_FEATURE_MANAGED},
+                     {"rdma", SIM_FEATURE_RDMA}};
+
+const char *sim_feature_next(unsigned features, size_t *at)
+{
+    while (*at < sizeof feature_names / sizeof *feature_names) {
+        size_t i = (*at)++;
+        if (feature_names[i].feature & features)
+            return feature_names[i].name;
+    }
+    return NULL;
+}
+
 /* A comma-separated list of features. */
 static bool read_features(const char *variable, unsigned allowed, unsigned *out)
 {
-    static const struct {
-        const char *name;
-        unsigned feature;
-    } names[] = {{"vmm", SIM_FEATURE_VMM},       {"export", SIM_FEATURE_EXPORT},
-                 {"fabric", SIM_FEATURE_FABRIC}, {"pools", SIM_FEATURE_POOLS},
-                 {"peers", SIM_FEATURE_PEERS},   {"managed", SIM_FEATURE_MANAGED},
-                 {"rdma", SIM_FEATURE_RDMA}};
     const char *value = getenv(variable);
     unsigned features = 0;
     for (const char *p = value ? value : ""; *p;) {
         size_t length = strcspn(p, ","), i = 0;
-        const size_t count = sizeof names / sizeof *names;
-        while (i < count && (strlen(names[i].name) != length || strncmp(p, names[i].name, length) != 0 ||
-                             !(names[i].feature & allowed)))
+        const size_t count = sizeof feature_names / sizeof *feature_names;
+        while (i < count &&
+               (strlen(feature_names[i].name) != length || strncmp(p, feature_names[i].name, length) != 0 ||
+                !(feature_names[i].feature & allowed)))
             i++;
         if (i == count)
             return complain(
@@ -171,7 +183,7 @@ static bool read_features(const char *variable, unsigned allowed, unsigned *out)
                 allowed & SIM_FEATURE_FABRIC
                     ? "want a list of vmm, export, fabric, pools, peers, managed, rdma"
                     : "want a list of vmm, export, pools, peers, managed, rdma (fabric is never there)");
-        features |= names[i].feature;
+        features |= feature_names[i].feature;
         p += length + (p[length] == ',');
     }
     *out = features;
@@ -184,22 +196,19 @@ static bool read_driver(struct sim_config *config)
     const char *value = getenv("SEAMALLOC_SIM_DRIVER");
     return !value || sim_habits_parse(value, config) ||
            complain("SEAMALLOC_SIM_DRIVER", value,
-                    "want a list of partial-mappings, unmap-single, access-whole, release-keeps, "
-                    "hints-refused, oversubscribe, copies-fault");
+                    "want a list of access-whole, release-keeps, hints-refused, oversubscribe, copies-fault");
 }
 
-/* Limits of the device, and who else is on it. */
-static bool read_limits(struct sim_config *config, uint64_t mib)
+/* Limits of the device, and what it and its driver do not do. */
+static bool read_limits(struct sim_config *config)
 {
-    uint64_t address_gib = 0, tenant_mib = 0;
+    uint64_t address_gib = 0;
     const uint64_t arena_gib = sim_arena_bytes(config->devices, true) / SM_GIB;
     if (!read_number("SEAMALLOC_SIM_ADDRESS_GIB", 0, arena_gib, &address_gib) ||
-        !read_number("SEAMALLOC_SIM_TENANT_MIB", 0, mib, &tenant_mib) ||
         !read_features("SEAMALLOC_SIM_LACKS", ~(unsigned)SIM_FEATURE_FABRIC, &config->lacks) ||
         !read_features("SEAMALLOC_SIM_LIES", ~0u, &config->lies) || !read_driver(config))
         return false;
     config->address_bytes = address_gib * SM_GIB;
-    config->tenant_bytes = sm_min(tenant_mib * SM_MIB, config->device_bytes);
     return true;
 }
 
@@ -221,7 +230,7 @@ static bool read_cost(struct sim_config *config)
     return true;
 }
 
-/* Somebody else on the device, who takes and gives back. */
+/* Somebody else on the device. */
 static bool read_tenant(const struct sim_config *config, uint64_t mib)
 {
     static const char variable[] = "SEAMALLOC_SIM_TENANT";
@@ -229,8 +238,6 @@ static bool read_tenant(const struct sim_config *config, uint64_t mib)
     char right[200];
     if (!value)
         return true;
-    if (getenv("SEAMALLOC_SIM_TENANT_MIB"))
-        return complain(variable, value, "want it or SEAMALLOC_SIM_TENANT_MIB, not both");
     if (config->share)
         return complain(variable, value,
                         "want no tenant beside SEAMALLOC_SIM_SHARE: there another process takes memory");
@@ -293,7 +300,7 @@ bool sim_config_environment(struct sim_config *config)
     config->device_bytes = sm_align_down(mib * SM_MIB, config->granularity);
     if (config->device_bytes == 0)
         return complain("SEAMALLOC_SIM_MIB", getenv("SEAMALLOC_SIM_MIB"), "less than the granularity");
-    return read_limits(config, mib) && read_share(config) && read_tenant(config, mib) && read_paths(config) &&
+    return read_limits(config) && read_share(config) && read_tenant(config, mib) && read_paths(config) &&
            read_faults();
 }
 

@@ -32,6 +32,11 @@ bool sim_config_environment(struct sim_config *config);
  * have been changed then. */
 bool sim_habits_parse(const char *text, struct sim_config *config);
 
+/* The names in force, one a call: of SEAMALLOC_SIM_DRIVER; of features. *at: 0 at first. Return: NULL at the
+ * end. */
+const char *sim_habit_next(const struct sim_config *config, size_t *at);
+const char *sim_feature_next(unsigned features, size_t *at);
+
 /* The value of SEAMALLOC_SIM_REPORT as it was at the start, with %p replaced by the process id; NULL: no
  * report. */
 const char *sim_config_report(void);

@@ -13,6 +13,7 @@
 #include "sim/core/config.h"
 #include "sim/core/context.h"
 #include "sim/core/cost.h"
+#include "sim/core/faults.h"
 #include "sim/core/history.h"
 #include "sim/core/ledger.h"
 #include "sim/core/lock.h"
@@ -24,6 +25,7 @@
 #include "sim/core/share.h"
 #include "sim/core/sticky.h"
 #include "sim/core/stream.h"
+#include "sim/core/tenant.h"
 #include "sim/core/timing.h"
 #include "sim/core/trace.h"
 #include <pthread.h>
@@ -140,6 +142,7 @@ static void clear_all(void)
     sim_transfer_reset();
     sim_unlock();
     sim_sticky_reset();
+    sim_fault_of_work = CUDA_SUCCESS;
     sim_calls_reset();
     sim_history_reset();
     sim_cost_reset();
@@ -201,12 +204,14 @@ bool sim_start(const struct sim_config *config)
         return false;
     }
     sim_fail_clear();
+    sim_tenant_clear();
     return start(&copy);
 }
 
 void sim_reset(void)
 {
     sim_fail_clear();
+    sim_tenant_clear();
     start(&sim_config);
 }
 

@@ -7,7 +7,10 @@
  */
 #include "sim/core/faults.h"
 #include "base/align.h"
+#include "sim/core/config.h"
 #include "sim/core/errors.h"
+#include "sim/core/lock.h"
+#include "sim/core/physical.h"
 #include "sim/core/sticky.h"
 #include <ctype.h>
 #include <errno.h>
@@ -78,14 +81,15 @@ static bool is_meant(const struct rule *rule, enum sim_call call, int device, ui
     return rule->most == 0 || (size != SIM_NO_SIZE && size >= rule->least && size <= rule->most);
 }
 
-/* Another tenant takes what it may have, or gives back. */
+/* Another tenant takes, or gives back, so much or what there is. */
 static void let_tenant(int device, int64_t bytes)
 {
-    if (bytes > 0) {
-        uint64_t left = sim_device_left(device);
-        bytes = left < (uint64_t)bytes ? (int64_t)left : bytes;
-    }
-    sim_tenant(device, bytes);
+    if (device >= sim_config.devices)
+        return;
+    sim_lock();
+    uint64_t had = sim_physical_tenant(device);
+    sim_physical_let(device, bytes >= 0 ? had + (uint64_t)bytes : had - sm_min(had, (uint64_t)-bytes));
+    sim_unlock();
 }
 
 /* What a rule does to the call that meets it. Requires: the lock is held. */

@@ -198,6 +198,27 @@ static void put_shared(struct sm_emit *emit)
     sm_emit_object_close(emit);
 }
 
+static void put_features(struct sm_emit *emit, const char *name, unsigned features)
+{
+    const char *feature;
+    sm_emit_array_open(emit, name);
+    for (size_t at = 0; (feature = sim_feature_next(features, &at));)
+        sm_emit_string(emit, NULL, feature);
+    sm_emit_array_close(emit);
+}
+
+/* In what the driver was otherwise than by default. */
+static void put_habits(struct sm_emit *emit)
+{
+    const char *habit;
+    sm_emit_array_open(emit, "driver");
+    for (size_t at = 0; (habit = sim_habit_next(&sim_config, &at));)
+        sm_emit_string(emit, NULL, habit);
+    sm_emit_array_close(emit);
+    put_features(emit, "lacks", sim_config.lacks);
+    put_features(emit, "lies", sim_config.lies);
+}
+
 /* Which of the rules in which drivers differ were in force, and who else was on the device. */
 static void put_rules(struct sm_emit *emit)
 {
@@ -209,6 +230,7 @@ static void put_rules(struct sm_emit *emit)
     sm_emit_string(emit, "unmap", sim_term_text(&sim_config, SIM_TERM_UNMAP, text, sizeof text));
     put(emit, "mappings", sim_config.mappings_max, SM_UNIT_COUNT);
     sm_emit_object_close(emit);
+    put_habits(emit);
     if (sim_tenant_text())
         sm_emit_string(emit, "tenant", sim_tenant_text());
 }

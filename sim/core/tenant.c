@@ -98,6 +98,12 @@ bool sim_tenant_plan(const char *text, uint64_t mib, bool has_time, char *right,
     return true;
 }
 
+void sim_tenant_clear(void)
+{
+    count = 0;
+    atomic_store(&sim_tenant_waits, false);
+}
+
 const char *sim_tenant_text(void)
 {
     return count ? plan : NULL;

@@ -17,6 +17,9 @@
  * is none, with what would be right; there is no plan then. */
 bool sim_tenant_plan(const char *text, uint64_t mib, bool has_time, char *right, size_t size);
 
+/* Forgets it. Thread: no other may be in a call. */
+void sim_tenant_clear(void);
+
 /* The plan as it was given; NULL: none. */
 const char *sim_tenant_text(void);
 

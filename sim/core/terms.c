@@ -61,6 +61,8 @@ static bool set_granularity(struct sim_config *config, const char *value, char *
         return false;
     }
     config->granularity = kib * KIB;
+    if (config->recommended) /* what was said before of a smaller one */
+        config->recommended = sim_term_recommended(config);
     return true;
 }
 

@@ -412,7 +412,7 @@ def shared():
     child = context.Process(target=take_shared, args=(channel, answers))
     child.start()
     channel.put(mine)
-    assert answers.get(timeout=60) == [0, 1, 2, 3]
+    assert answers.get(timeout=300) == [0, 1, 2, 3]
     child.join()
 
 

@@ -35,7 +35,7 @@ SHARE_TENSORS = """
         second[:4].copy_(torch.tensor([1, 2, 3, 4], dtype=torch.int32))
         torch.cuda.synchronize()
         tasks.put(second)
-        seen = answers.get(timeout=120)
+        seen = answers.get(timeout=300)
         now = second[:4].cpu().tolist()
         tasks.put(None)
         process.join()

@@ -163,10 +163,14 @@ def test_the_rules_in_force_are_recorded(tmp_path):
     file = tmp_path / "found.conf"
     file.write_text("like h100\nrule.granularity_kib 64\nrule.unmap one\nrule.mappings 12\n")
     record = record_of("import torch; torch.cuda.init()", tmp_path, SEAMALLOC_SIM_COST=str(file),
-                       SEAMALLOC_SIM_MAPPINGS="34", SEAMALLOC_SIM_PARTIAL="inner", SEAMALLOC_SIM_TENANT="7@0,5@9calls")
+                       SEAMALLOC_SIM_MAPPINGS="34", SEAMALLOC_SIM_PARTIAL="inner", SEAMALLOC_SIM_TENANT="7@0,5@9calls",
+                       SEAMALLOC_SIM_DRIVER="copies-fault,access-whole", SEAMALLOC_SIM_LACKS="rdma,pools",
+                       SEAMALLOC_SIM_LIES="fabric")
     fastjsonschema.validate(SCHEMA, record)
     assert record["rules"] == {"granularity_kib": 64, "recommended_kib": 2048, "partial": "inner", "unmap": "one",
                                "mappings": 34}
+    assert record["driver"] == ["access-whole", "copies-fault"]
+    assert record["lacks"] == ["pools", "rdma"] and record["lies"] == ["fabric"]
     assert record["tenant"] == "7@0,5@9calls" and record["cost"] == str(file)
     assert [(device["tenant_peak_bytes"], device["tenant_bytes"]) for device in record["devices"]] == [
         (7 << 20, 5 << 20)] * 2

@@ -328,6 +328,37 @@ static void a_trial_that_could_not_be_taken_back(void **state)
     }
 }
 
+/* Drivers that take one mapping away at a time, that keep released memory as long as its addresses are
+ * reserved, or that refuse wished addresses: growth, a stitch and a trim go on as on any other. */
+static void drivers_that_do_otherwise(void **state)
+{
+    (void)state;
+    for (unsigned ways = 0; ways < 8; ways++) {
+        struct fixture f;
+        CUdeviceptr blocks[12];
+        fixture_init(&f);
+        f.sim.unmap_several = ways & 1;
+        f.sim.release_keeps = ways & 2;
+        f.sim.hints_refused = ways & 4;
+        fixture_open(&f, "handle_mib:2,slack_permille:0");
+        for (unsigned i = 0; i < 12; i++)
+            blocks[i] = fixture_alloc(&f, 40 * MIB, NULL);
+        for (unsigned i = 0; i < 12; i += 2)
+            fixture_free(&f, blocks[i]);
+        CUdeviceptr large = fixture_alloc(&f, 200 * MIB, NULL);
+        assert_int_equal(fixture_count(&f, SM_COUNTER_stitches), 1);
+        fixture_check(&f);
+        fixture_free(&f, large);
+        if (!f.sim.release_keeps) /* there the device keeps more than is still mapped */
+            fixture_trim(&f);
+        for (unsigned i = 1; i < 12; i += 2)
+            fixture_free(&f, blocks[i]);
+        fixture_trim(&f); /* addresses too */
+        assert_int_equal(sim_physical_bytes(0), 0);
+        fixture_close(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -342,6 +373,7 @@ int main(void)
         cmocka_unit_test(a_driver_without_the_functions),
         cmocka_unit_test(a_full_device_is_tried_again),
         cmocka_unit_test(a_trial_that_could_not_be_taken_back),
+        cmocka_unit_test(drivers_that_do_otherwise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,6 +118,14 @@ static void test_rules(void **state)
     assert_int_equal(config.granularity, UNIT);
     assert_int_equal(config.partial, SIM_PARTIAL_WHOLE);
     unlink(path);
+    strcpy(path,
+           "/tmp/sim-cost-XXXXXX"); /* a larger granularity than the preset's raises what it recommends */
+    write_costs(path, "like h100\nrule.granularity_kib 4096\n");
+    config.cost = path;
+    assert_true(sim_config_rules(&config));
+    assert_int_equal(config.recommended, 4 * MIB);
+    begin(&config);
+    unlink(path);
 }
 
 static void test_wrong_files(void **state)

@@ -187,12 +187,6 @@ static void test_other_granularity(void **state)
     begin(&config);
     assert_ok(cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
     assert_int_equal(granularity, 16 * MIB);
-    config.recommended = 8 * MIB;
-    assert_false(sim_start(&config));
-    config.recommended = 64 * MIB;
-    begin(&config);
-    assert_ok(cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
-    assert_int_equal(granularity, 64 * MIB);
     assert_ok(cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
     assert_int_equal(granularity, 16 * MIB);
     assert_int_equal(try_create(2 * MIB, &handle), CUDA_ERROR_INVALID_VALUE);
