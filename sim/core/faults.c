@@ -8,6 +8,7 @@
 #include "sim/core/faults.h"
 #include "base/align.h"
 #include "sim/core/errors.h"
+#include "sim/core/physical.h"
 #include "sim/core/sticky.h"
 #include <ctype.h>
 #include <errno.h>
@@ -78,14 +79,13 @@ static bool is_meant(const struct rule *rule, enum sim_call call, int device, ui
     return rule->most == 0 || (size != SIM_NO_SIZE && size >= rule->least && size <= rule->most);
 }
 
-/* Another tenant takes what it may have, or gives back. */
+/* Another tenant takes what it may have, or gives back what it has. */
 static void let_tenant(int device, int64_t bytes)
 {
-    if (bytes > 0) {
-        uint64_t left = sim_device_left(device);
-        bytes = left < (uint64_t)bytes ? (int64_t)left : bytes;
-    }
-    sim_tenant(device, bytes);
+    if (bytes > 0)
+        sim_tenant(device, (int64_t)sm_min((uint64_t)bytes, sim_device_left(device)));
+    else
+        sim_tenant(device, -(int64_t)sm_min((uint64_t)-bytes, sim_physical_tenant(device)));
 }
 
 /* What a rule does to the call that meets it. Requires: the lock is held. */
@@ -313,6 +313,8 @@ static const char *read_condition(const char **at, const char *name, struct rule
         unsigned long device = strtoul(*at, &end, 10);
         if (!isdigit((unsigned char)**at) || device >= SIM_DEVICES_MAX)
             return "want a device number after device=";
+        if (rule->one_device)
+            return "want device= once";
         rule->one_device = true;
         rule->device = (int)device;
         *at = end;
@@ -379,7 +381,7 @@ bool sim_fault_parse(const char *text, char *error, size_t error_size)
         size_t part = strcspn(p, ",");
         wrong = count + armed == RULES ? "too many faults" : parse_rule(p, part, &parsed[count]);
         if (wrong) {
-            snprintf(error, error_size, "in \"%.*s\": %s", (int)part, p, wrong);
+            snprintf(error, error_size, "in \"%.*s\": %s", (int)sm_min(part, 60), p, wrong);
             return false;
         }
         count++;

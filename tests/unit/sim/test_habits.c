@@ -192,6 +192,9 @@ static void test_tenant_between_calls(void **state)
     assert_true(sim_fail_text("cuMemGetInfo:1:tenant=4G")); /* all there is */
     assert_ok(cuMemGetInfo(&left, &total));
     assert_int_equal(left, 0);
+    assert_true(sim_fail_text("cuMemGetInfo:1:tenant=-4G")); /* all that it has */
+    assert_ok(cuMemGetInfo(&left, &total));
+    assert_int_equal(left, 160 * MIB);
 }
 
 /* Each call that the reports name can be made to fail, once and by its place, with an error of choice. */
