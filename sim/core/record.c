@@ -32,8 +32,7 @@ void sim_live(struct sim_live *live)
     live->graphs = sim_table_count(SIM_KIND_GRAPH) + sim_table_count(SIM_KIND_EXEC);
 }
 
-/* Sizes and addresses that a broken rule is about may be anything: what is no number of JSON readers is the largest.
- */
+/* Sizes and addresses that a broken rule is about may be anything: what JSON readers cannot take is cut. */
 static void put(struct sm_emit *emit, const char *name, uint64_t value, enum sm_unit unit)
 {
     sm_emit_int(emit, name, (int64_t)sm_min(value, INT64_MAX), unit);

@@ -170,7 +170,7 @@ static void test_nothing_to_do(void **state)
     assert_ok(cuMemsetD8(a, 1, 0));
 }
 
-/* Ours: null pointers and sizes beyond all addresses are an invalid value, and nothing is broken by them. */
+/* Only ours: null pointers and sizes beyond all addresses are an invalid value, and nothing is broken. */
 static void test_nowhere(void **state)
 {
     (void)state;
@@ -184,6 +184,7 @@ static void test_nowhere(void **state)
     assert_int_equal(cuMemsetD8(a, 1, huge), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(cuMemcpyDtoD(b, a, huge), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(cuMemsetD2D8(a, (size_t)1 << 60, 1, 64, (size_t)1 << 40), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemHostRegister(result, (size_t)-1, 0), CUDA_ERROR_INVALID_VALUE);
     assert_ok(cuMemsetD8(a, 1, SIZE));
     assert_ok(cuCtxSynchronize());
 }

@@ -245,7 +245,7 @@ static void test_fork(void **state)
     end_worker(&b);
 }
 
-/* Other devices under the same name are refused, and there is no driver then, however often it is asked for. */
+/* Other devices under the same name are refused; there is no driver then, however often it is asked for. */
 static int join_other(void)
 {
     int count;
