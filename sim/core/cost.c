@@ -6,6 +6,7 @@
 #include "sim/core/model.h"
 #include "sim/core/terms.h"
 #include "sim/core/timing.h"
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,8 @@
 struct cost {
     uint64_t fixed, per_handle, per_gib; /* ns */
 };
+
+#define MOST UINT64_C(1000000000000) /* ns: a thousand seconds */
 
 static struct cost costs[SIM_CALL_COUNT];
 static char loaded[256] = "zero";
@@ -27,6 +30,8 @@ struct costs {
     struct sim_config config; /* the rules are in it */
     char wrong[160];          /* room for what is wrong */
 };
+
+enum { NAME_SHOWN = 60 }; /* of a name in a message, so that the reason has room */
 
 static char *preset_text(const char *name)
 {
@@ -77,11 +82,12 @@ static const char *parse_line(char *line, struct costs *read)
     }
     while ((field = strtok_r(NULL, " \t", &save))) {
         char *end;
-        if (count == 3 || *field == '-')
+        if (count == 3)
             return "want NAME FIXED [PER_HANDLE [PER_GIB]], in nanoseconds";
-        number[count++] = strtoull(field, &end, 10);
-        if (*end)
-            return "want whole nanoseconds";
+        errno = 0;
+        number[count] = strtoull(field, &end, 10);
+        if (!isdigit((unsigned char)*field) || *end || errno || number[count++] > MOST)
+            return "want whole numbers from 0 to 1000000000000"; /* sums of the largest still are numbers */
     }
     if (count == 0)
         return "want at least one number after the name";
@@ -115,7 +121,7 @@ static bool parse(char *text, const char *name, struct costs *read, char *error,
         number++;
         const char *wrong = parse_line(line, read);
         if (wrong) {
-            snprintf(error, error_size, "%s:%d: %s", name, number, wrong);
+            snprintf(error, error_size, "%.*s:%d: %s", NAME_SHOWN, name, number, wrong);
             return false;
         }
     }
@@ -145,7 +151,7 @@ static char *read_file(const char *path)
         return NULL;
     char *text = calloc(1, LARGEST);
     size_t n = text ? fread(text, 1, LARGEST - 1, file) : 0;
-    bool bad = ferror(file) || (text && n == LARGEST - 1);
+    bool bad = ferror(file) || (text && (n == LARGEST - 1 || memchr(text, 0, n)));
     fclose(file);
     if (bad) {
         free(text);
@@ -173,8 +179,11 @@ static bool read_costs(const char *name, const struct sim_config *config, struct
     if (is_file)
         text = read_file(name);
     if (!text) {
-        snprintf(error, error_size,
-                 "%s is neither a readable file nor a preset (h100, a100, a100-worst, small, zero)", name);
+        snprintf(
+            error, error_size,
+            "%.*s is neither a preset (h100, a100, a100-worst, small, zero) nor a readable file of text, "
+            "less than 64 KiB",
+            NAME_SHOWN, name);
         return false;
     }
     bool good = parse_whole(text, name, config, read, error, error_size);

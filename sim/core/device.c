@@ -117,7 +117,8 @@ int sim_device_attribute(int device, CUdevice_attribute attribute)
 
 /* ---- start and end ---- */
 
-static bool has_started;
+static bool has_started; /* somebody tried to */
+static bool is_up;       /* and it went well */
 static char share[80];
 static pid_t owner;
 
@@ -175,6 +176,7 @@ static bool start(const struct sim_config *config)
     atomic_store(&sim_state, SIM_STATE_NEW);
     clear_all();
     has_started = true;
+    is_up = false;
     owner = getpid();
     sim_config = *config;
     sim_config.cost = sim_cost_name();
@@ -186,6 +188,7 @@ static bool start(const struct sim_config *config)
         clear_all();
         return false;
     }
+    is_up = true;
     if (!config->uninitialised)
         atomic_store(&sim_state, SIM_STATE_READY);
     return true;
@@ -255,6 +258,8 @@ CUresult sim_device_init(void)
     if (atomic_load(&sim_state) == SIM_STATE_NEW) {
         if (!has_started)
             result = init_from_environment();
+        else if (!is_up) /* it would fail again, and is told once */
+            result = CUDA_ERROR_OUT_OF_MEMORY;
         else /* sim_start with `uninitialised` */
             atomic_store(&sim_state, SIM_STATE_READY);
     }
@@ -266,7 +271,7 @@ CUresult sim_device_init(void)
 __attribute__((destructor)) static void end(void)
 {
     const char *path = sim_config_report();
-    if (!has_started || owner != getpid())
+    if (!is_up || owner != getpid())
         return;
     if (sim_config.strict && atomic_load(&sim_state) == SIM_STATE_READY)
         sim_print_leaks(stderr);

@@ -122,6 +122,8 @@ static bool open_file(const struct sim_config *config)
         return complain(path, strerror(errno));
     }
     ledger = p;
+    if (ledger->gone && status.st_nlink) /* who took it away died before its name was gone */
+        shm_unlink(path);
     if (!ledger->gone) {
         own_slot = -1;
         if (ledger->magic != MAGIC || sweep() == 0) /* nobody uses it: begin anew */

@@ -282,6 +282,9 @@ static bool has_access(uint64_t address, int device, bool write)
 CUresult sim_memory_check(uint64_t base, uint64_t size, int device, bool write, enum sim_rule *rule)
 {
     uint64_t end = base + size;
+    *rule = SIM_RULE_TOUCH_UNMAPPED;
+    if (end < base) /* beyond all addresses */
+        return CUDA_ERROR_INVALID_VALUE;
     for (struct sim_piece piece; base < end; base += piece.size) {
         *rule = SIM_RULE_TOUCH_UNMAPPED;
         if (!piece_at(base, end, &piece))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* record: see record.h. The text is laid out twice, first to learn its length. */
 #include "sim/core/record.h"
+#include "base/align.h"
 #include "base/emit.h"
 #include "sim/core/address.h"
 #include "sim/core/calls.h"
@@ -31,9 +32,10 @@ void sim_live(struct sim_live *live)
     live->graphs = sim_table_count(SIM_KIND_GRAPH) + sim_table_count(SIM_KIND_EXEC);
 }
 
+/* Sizes and addresses that a broken rule is about may be anything: what JSON readers cannot take is cut. */
 static void put(struct sm_emit *emit, const char *name, uint64_t value, enum sm_unit unit)
 {
-    sm_emit_int(emit, name, (int64_t)value, unit);
+    sm_emit_int(emit, name, (int64_t)sm_min(value, INT64_MAX), unit);
 }
 
 static void put_calls(struct sm_emit *emit, int device)

@@ -166,6 +166,8 @@ CUresult sim_stream_transfer(struct sim_stream *stream, struct sim_transfer *tra
     if (transfer->width == 0 || transfer->height == 0)
         return CUDA_SUCCESS;
     sim_transfer_classify(transfer);
+    if (sim_transfer_is_nowhere(transfer))
+        return CUDA_ERROR_INVALID_VALUE;
     op.transfer = *transfer;
     if (transfer->dst_device)
         add_touch(&op, transfer->dst,

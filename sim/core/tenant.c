@@ -63,6 +63,8 @@ static const char *read_step(const char **at, uint64_t mib, bool has_time)
         return "want at most 64 steps";
     if (!read_number(at, &size) || *(*at)++ != '@' || !read_number(at, &when) || !read_unit(at, when, &ns))
         return "want a list of MIB@WHEN, with WHEN as 0, 5000calls, 20us or 3ms";
+    if (ns && when > UINT64_MAX / ns)
+        return "want an earlier time";
     if (size > mib)
         return "want no more than the device has";
     if (ns && !has_time)

@@ -104,13 +104,24 @@ static bool is_known(uint64_t base, uint64_t size)
 
 uint64_t sim_transfer_span(uint64_t width, uint64_t height, uint64_t pitch)
 {
-    return height ? pitch * (height - 1) + width : 0;
+    uint64_t rows, span;
+    if (height == 0 || width == 0)
+        return 0;
+    bool wraps =
+        __builtin_mul_overflow(pitch, height - 1, &rows) || __builtin_add_overflow(rows, width, &span);
+    return wraps ? UINT64_MAX : span;
 }
 
 void sim_transfer_classify(struct sim_transfer *t)
 {
     t->dst_device = sim_memory_is_device(t->dst);
     t->src_device = t->element == 0 && sim_memory_is_device(t->src);
+}
+
+bool sim_transfer_is_nowhere(const struct sim_transfer *t)
+{
+    bool has_target = t->dst_device || (t->element ? sim_memory_is_pinned(t->dst) : t->dst >= PAGE);
+    return !has_target || (t->element == 0 && !t->src_device && t->src < PAGE);
 }
 
 static CUresult check_side(uint64_t base, uint64_t size, int device, bool write)

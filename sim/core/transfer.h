@@ -34,6 +34,10 @@ void sim_transfer_classify(struct sim_transfer *transfer);
 
 /* Checks the device sides of a transfer that runs on `device`. Returns: CUDA_SUCCESS, or
  * CUDA_ERROR_INVALID_VALUE with a broken rule recorded. */
+/* Is a side in the first page of the host, as a null pointer is, or a fill for memory that no device reaches?
+ * Nothing could be done then but to fault in the program. Requires: it is classified. */
+bool sim_transfer_is_nowhere(const struct sim_transfer *transfer);
+
 CUresult sim_transfer_check(const struct sim_transfer *transfer, int device);
 
 /* Does it. Returns: false when a range has gone meanwhile, which is a broken rule; all is left alone then. */

@@ -223,7 +223,7 @@ SIM_API CUresult cuMemHostRegister_v2(void *ptr, size_t size, unsigned int flags
         CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY;
     if (flags & CU_MEMHOSTREGISTER_READ_ONLY) /* the device's attribute says that it cannot */
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (!ptr || size == 0 || flags & ~known)
+    if (!ptr || size == 0 || size > UINT64_MAX - (uint64_t)(uintptr_t)ptr || flags & ~known)
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();
     struct sim_range *range =

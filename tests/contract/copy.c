@@ -170,6 +170,25 @@ static void test_nothing_to_do(void **state)
     assert_ok(cuMemsetD8(a, 1, 0));
 }
 
+/* Only ours: null pointers and sizes beyond all addresses are an invalid value, and nothing is broken. */
+static void test_nowhere(void **state)
+{
+    (void)state;
+    const size_t huge = (size_t)-SIZE;
+    assert_int_equal(cuMemcpyHtoD(0, source, 64), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemcpyDtoH(result, 0, 64), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemcpyDtoD(0, a, 64), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemcpyDtoD(a, 0, 64), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemsetD8(0, 1, 64), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemsetD8((CUdeviceptr)(uintptr_t)result, 1, 64), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemsetD8(a, 1, huge), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemcpyDtoD(b, a, huge), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemsetD2D8(a, (size_t)1 << 60, 1, 64, (size_t)1 << 40), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemHostRegister(result, (size_t)-1, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_ok(cuMemsetD8(a, 1, SIZE));
+    assert_ok(cuCtxSynchronize());
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_buffers, free_buffers)
@@ -184,6 +203,7 @@ int main(void)
         TEST(test_misaligned_fill),
         TEST(test_two_dimensions),
         TEST(test_nothing_to_do),
+        TEST(test_nowhere),
     };
     RUN_CONTRACT(tests);
 }

@@ -136,6 +136,10 @@ static void test_wrong_files(void **state)
                                         "cuMemMap x\n",
                                         "cuNothing 1\n",
                                         "cuMemMap -1\n",
+                                        "cuMemMap +1\n",
+                                        "cuMemMap 1000000000001\n",
+                                        "cuMemMap 18446744073709551615\n",
+                                        "cuMemMap 1 99999999999999999999\n",
                                         "work.nothing 1\n",
                                         "work.kernel_ns 1 2\n",
                                         "cuMemMap 1.5\n",
@@ -157,6 +161,21 @@ static void test_wrong_files(void **state)
     }
     create(UNIT);
     assert_int_equal(sim_driver_ns(NULL), 0); /* the costs in force were not touched */
+}
+
+/* What follows a zero byte is not passed over in silence. */
+static void test_binary_file(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/sim-cost-XXXXXX";
+    static const char bytes[] = "cuMemMap 1\n\0rule.nothing 1\n";
+    struct sim_config config = small_device();
+    int file = mkstemp(path);
+    assert_int_equal(write(file, bytes, sizeof bytes - 1), (ssize_t)sizeof bytes - 1);
+    close(file);
+    config.cost = path;
+    assert_false(sim_start(&config));
+    unlink(path);
 }
 
 /* A call that fails costs its fixed part. */
@@ -182,6 +201,7 @@ int main(void)
         cmocka_unit_test(test_like),
         cmocka_unit_test(test_rules),
         cmocka_unit_test(test_wrong_files),
+        cmocka_unit_test(test_binary_file),
         cmocka_unit_test(test_failed_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

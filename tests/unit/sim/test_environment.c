@@ -64,6 +64,7 @@ static void test_bad_values(void **state)
         {"SEAMALLOC_SIM_FAIL", "cuMemCreate:1:size>8M:size<4M", "no size is like that"},
         {"SEAMALLOC_SIM_FAIL", "cuMemRelease:1:size>=2M", "has no size"},
         {"SEAMALLOC_SIM_FAIL", "cuMemCreate:1:device=16", "device number"},
+        {"SEAMALLOC_SIM_FAIL", "cuMemCreate:1:device=0:device=1", "device= once"},
         {"SEAMALLOC_SIM_FAIL", "cuMemCreate:1:weather=fair", "size, device=, error=, fault= or tenant="},
         {"SEAMALLOC_SIM_FAIL", "cuMemCreate:1:fault=CUDA_ERROR_UNKNOWN", "an error that stays"},
         {"SEAMALLOC_SIM_FAIL", "cuMemCreate:1:error=OUT_OF_MEMORY", "CUDA_ERROR_OUT_OF_MEMORY"},
@@ -85,6 +86,7 @@ static void test_bad_values(void **state)
         {"SEAMALLOC_SIM_TENANT", "99999@0", "no more than the device has"},
         {"SEAMALLOC_SIM_TENANT", "10@7calls,20@7calls", "later than the one before"},
         {"SEAMALLOC_SIM_TENANT", "10@7ms", "SEAMALLOC_SIM_STREAMS=timed"},
+        {"SEAMALLOC_SIM_TENANT", "10@18446744073709552ms", "an earlier time"},
         {"SEAMALLOC_SIM_SHARE", "a/b", "letters, digits"},
         {"SEAMALLOC_SIM_LACKS", "vmm,fabric", "fabric is never there"},
         {"SEAMALLOC_SIM_LIES", "vmm,graphs", "vmm, export, fabric"},
@@ -98,6 +100,31 @@ static void test_bad_values(void **state)
         assert_text(&outcome, cases[i].value);
         assert_text(&outcome, cases[i].right);
     }
+}
+
+/* However long a value is, the reason is said. */
+static void test_long_values(void **state)
+{
+    (void)state;
+    struct outcome outcome;
+    char value[600], folder[] = "/tmp/sim-long-XXXXXX";
+    memset(value, 'a', sizeof value);
+    memcpy(value + 500, ":1", 3);
+    assert_int_equal(init_with("SEAMALLOC_SIM_FAIL", value, &outcome), CUDA_ERROR_INVALID_VALUE);
+    assert_text(&outcome, "no such call");
+    assert_non_null(mkdtemp(folder));
+    int used = snprintf(value, sizeof value, "%s", folder);
+    while (used < 400)
+        used += snprintf(value + used, sizeof value - (size_t)used, "/.");
+    snprintf(value + used, sizeof value - (size_t)used, "/cost");
+    FILE *file = fopen(value, "w");
+    assert_non_null(file);
+    assert_true(fputs("cuMemMap 1\ncuNothing 1\n", file) >= 0);
+    fclose(file);
+    assert_int_equal(init_with("SEAMALLOC_SIM_COST", value, &outcome), CUDA_ERROR_INVALID_VALUE);
+    assert_text(&outcome, ":2: no driver call has this name");
+    unlink(value);
+    rmdir(folder);
 }
 
 static int fail_the_second(void)
@@ -494,6 +521,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_start_line),
         cmocka_unit_test(test_bad_values),
+        cmocka_unit_test(test_long_values),
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_strict),
         cmocka_unit_test(test_report),

@@ -27,6 +27,20 @@ static json_int_t number(const json_t *object, const char *key)
     return json_integer_value(value);
 }
 
+/* A size that is no number of JSON readers is the largest one, and never negative. */
+static void test_sizes_out_of_range(void **state)
+{
+    (void)state;
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr base = map_new(UNIT, &handle);
+    assert_int_equal(cuMemUnmap(base, (size_t)-UNIT), CUDA_ERROR_INVALID_VALUE);
+    json_t *root = record();
+    const json_t *device = json_array_get(json_object_get(root, "devices"), 0);
+    const json_t *violation = json_array_get(json_object_get(device, "violations"), 0);
+    assert_int_equal(number(violation, "size"), INT64_MAX);
+    json_decref(root);
+}
+
 static void test_fields(void **state)
 {
     (void)state;
@@ -93,6 +107,7 @@ static void test_unwritable(void **state)
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, start_small)
-    const struct CMUnitTest tests[] = {TEST(test_fields), TEST(test_devices_apart), TEST(test_unwritable)};
+    const struct CMUnitTest tests[] = {TEST(test_fields), TEST(test_sizes_out_of_range),
+                                       TEST(test_devices_apart), TEST(test_unwritable)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
