@@ -268,7 +268,8 @@ uint64_t sm_lease_settle_alloc(struct sm_request *request, CUstream stream);
 bool sm_lease_settle_free(struct sm_device *device, uint64_t address);
 /* Leases a home; heap lock held. */
 void sm_lease_begin(struct sm_lease *lease);
-/* One more hit under the heap lock, in the home of a lease (NULL: it has none): after some it begins. Heap lock held. */
+/* One more hit under the heap lock, in the home of a lease (NULL: it has none): after some it begins. Heap
+ * lock held. */
 static inline void sm_lease_offer(struct sm_lease *lease)
 {
     if (lease && ++lease->hits > lease->wait)

@@ -91,7 +91,7 @@ def check_wrong():
     for name, value in WRONG.items():
         file, variable = FOLDER / "wrong.conf", f"SEAMALLOC_SIM_{name.upper()}"
         file.write_text(f"like h100\nrule.{name} {value}\n")
-        for settings, wanted in (({"SEAMALLOC_SIM_COST": str(file)}, f"{file}:2: want "),
+        for settings, wanted in (({"SEAMALLOC_SIM_COST": str(file)}, f"{file.name}:2: want "),
                                  ({variable: value}, f"{variable}={value} is not valid: want ")):
             done = probe(**settings)
             assert done.returncode == 1 and wanted in done.stderr, (settings, done.stderr)

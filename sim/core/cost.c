@@ -33,6 +33,12 @@ struct costs {
 
 enum { NAME_SHOWN = 60 }; /* of a name in a message, so that the reason has room */
 
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 static char *preset_text(const char *name)
 {
     for (const struct sim_preset *preset = sim_presets; preset->name; preset++)
@@ -121,7 +127,7 @@ static bool parse(char *text, const char *name, struct costs *read, char *error,
         number++;
         const char *wrong = parse_line(line, read);
         if (wrong) {
-            snprintf(error, error_size, "%.*s:%d: %s", NAME_SHOWN, name, number, wrong);
+            snprintf(error, error_size, "%.*s:%d: %s", NAME_SHOWN, last_part(name), number, wrong);
             return false;
         }
     }

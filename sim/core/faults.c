@@ -317,6 +317,8 @@ static const char *read_condition(const char **at, const char *name, struct rule
         unsigned long device = strtoul(*at, &end, 10);
         if (!isdigit((unsigned char)**at) || device >= SIM_DEVICES_MAX)
             return "want a device number after device=";
+        if (rule->one_device)
+            return "want device= once";
         rule->one_device = true;
         rule->device = (int)device;
         *at = end;
@@ -383,7 +385,7 @@ bool sim_fault_parse(const char *text, char *error, size_t error_size)
         size_t part = strcspn(p, ",");
         wrong = count + armed == RULES ? "too many faults" : parse_rule(p, part, &parsed[count]);
         if (wrong) {
-            snprintf(error, error_size, "in \"%.*s\": %s", (int)part, p, wrong);
+            snprintf(error, error_size, "in \"%.*s\": %s", (int)sm_min(part, 60), p, wrong);
             return false;
         }
         count++;

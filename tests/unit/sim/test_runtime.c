@@ -27,7 +27,8 @@ static void test_last_error(void **state)
     assert_ok(cudaFree(ptr));
 }
 
-/* cudaGetDeviceProperties: what cannot be asked is an error, not a property of 0, by which programs divide. */
+/* cudaGetDeviceProperties: what cannot be asked is an error, not a property of 0, by which programs
+ * divide. */
 static void test_properties(void **state)
 {
     (void)state;
