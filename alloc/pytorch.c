@@ -124,15 +124,18 @@ bool sm_pytorch_give_enough(const struct sm_request *request)
     uint64_t wanted = sm_max(request->size, limit);
     sm_lock_take(&device->heap_lock);
     struct sm_block *range = sm_home_best_fit(request->home, wanted);
-    do {
+    bool pinned = !sm_capture_may_trim(device, request->home); /* PyTorch does not ask */
+    while (!pinned && given < wanted) {
         if (!range)
             range = sm_home_largest(request->home);
         if (!range || range->size < limit || !sm_block_can_carve(range))
             break;
         got = sm_trim_range(device, range);
+        if (!got)
+            break;
         given += got;
         range = NULL;
-    } while (got && given < wanted);
+    }
     sm_lock_give(&device->heap_lock);
     return given >= wanted;
 }

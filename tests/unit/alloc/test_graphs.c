@@ -525,6 +525,36 @@ static void a_pool_is_of_one_device(void **state)
     fixture_close(&f);
 }
 
+/* With a split limit, native takes ranges of the request's own home before it fails: not of a pool whose
+ * addresses a graph replays. */
+static void a_split_limit_spares_a_graphs_memory(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    f.sim.device_bytes = 200 * MIB;
+    fixture_open(&f, "policy:native,max_split_size_mb:40");
+    fixture_device(&f, 0);
+    CUstream s = fixture_stream();
+    begin_pool(&f, one);
+    start(s);
+    CUdeviceptr a = take(&f, 90 * MIB, s);
+    finish(s);
+    end_pool(&f, one);
+    drop(&f, a);
+    CUdeviceptr other = take(&f, 80 * MIB, NULL);
+    begin_pool(&f, one);
+    fixture_refuse(&f, 100 * MIB, s, SEAM_E_DEVICE_OOM);
+    end_pool(&f, one);
+    assert_true(sim_accessible(a, 0));
+    drop(&f, other);
+    release_pool(&f, one);
+    release_pool(&f, one);
+    fixture_trim(&f);
+    assert_int_equal(sim_physical_bytes(0), 0);
+    fixture_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -540,6 +570,7 @@ int main(void)
         cmocka_unit_test(two_threads_capture_at_once),
         cmocka_unit_test(a_capture_that_could_be_anybodys_is_refused),
         cmocka_unit_test(a_pool_is_of_one_device),
+        cmocka_unit_test(a_split_limit_spares_a_graphs_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
