@@ -256,35 +256,41 @@ static void undo(struct sm_device *device, struct batch *batch, const struct pla
     sm_lock_give(&device->heap_lock);
 }
 
-/* Unmaps what lies in a range where nothing is ours: it can only be left from a call that did something else
- * than it said. Returns: true when something went. */
-static bool clear_way(struct sm_device *device, uint64_t address, uint64_t size)
+/* Unmaps what lies in a range: it can only be left from a call that did something else than it said. Up to
+ * `end` nothing is ours; what the driver says to reach beyond is left alone. Returns: true when something
+ * went. */
+static bool clear_way(struct sm_device *device, uint64_t address, uint64_t size, uint64_t end)
 {
     struct sm_driver *driver = device->allocator->driver;
     bool any = false;
     for (uint64_t at = address; at < address + size;) {
         CUdeviceptr base = at;
-        size_t bytes = device->granularity;
+        size_t bytes = 0;
+        uint64_t next = at + device->granularity;
         if (sm_is_mapped(device, at) &&
-            SM_CALL(driver, cuMemGetAddressRange, &base, &bytes, at) == CUDA_SUCCESS && bytes) {
+            SM_CALL(driver, cuMemGetAddressRange, &base, &bytes, at) == CUDA_SUCCESS && bytes &&
+            base >= address && base <= end && bytes <= end - base) {
             sm_note_error(device);
             any |= sm_unmap(device, base, bytes);
+            next = sm_max(next, base + bytes);
         }
-        at = base + sm_max(bytes, device->granularity);
+        at = next;
     }
     return any;
 }
 
-/* Maps one handle of a growth. */
-static CUresult map_one(struct sm_device *device, uint64_t address, uint64_t size, uint64_t name)
+/* Maps one handle of a growth into a gap. */
+static CUresult map_one(struct sm_device *device, const struct sm_block *gap, uint64_t address, uint64_t size,
+                        uint64_t name)
 {
     struct sm_driver *driver = device->allocator->driver;
     CUresult code = SM_CALL(driver, cuMemMap, address, size, 0, name, 0);
-    if (code == CUDA_SUCCESS || code == CUDA_ERROR_OUT_OF_MEMORY || !clear_way(device, address, size))
+    if (code == CUDA_SUCCESS || code == CUDA_ERROR_OUT_OF_MEMORY ||
+        !clear_way(device, address, size, sm_block_end(gap)))
         return code;
     code = SM_CALL(driver, cuMemMap, address, size, 0, name, 0);
     if (code != CUDA_SUCCESS)
-        clear_way(device, address, size);
+        clear_way(device, address, size, sm_block_end(gap));
     return code;
 }
 
@@ -316,7 +322,7 @@ static seam_result create_and_map(struct sm_device *device, struct batch *batch,
     for (uint32_t i = 0; i < batch->count && code == CUDA_SUCCESS; i++) {
         call = "cuMemMap";
         *obstacle = SM_OBSTACLE_MAPPING;
-        code = map_one(device, plan->address + bytes, batch->sizes[i], batch->names[i]);
+        code = map_one(device, plan->gap, plan->address + bytes, batch->sizes[i], batch->names[i]);
         batch->mapped += code == CUDA_SUCCESS;
         bytes += batch->sizes[i];
         if (code != CUDA_SUCCESS && code != CUDA_ERROR_OUT_OF_MEMORY) {
