@@ -169,3 +169,34 @@ def test_a_capture_that_fails_leaves_nothing(run):
     )
     assert done["failed"] == 2 and done["right"]
     assert done["end"] == 0, "what captures that failed had asked for is gone with them"
+
+
+def test_a_graph_that_was_refused_at_its_end_takes_nothing_from_others(run):
+    done = run(
+        GRAPHS
+        + """
+    import warnings
+    first, out = capture(static.clone)
+    empty = torch.cuda.CUDAGraph()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")             # PyTorch warns of a graph without any work
+            with torch.cuda.graph(empty, pool=first.pool()):
+                pass
+        refused = False
+    except UserWarning:
+        refused = True
+    del empty
+    held = out.untyped_storage().nbytes()
+    del out                                            # the graph writes there all the same
+    kept = reserved() - start >= held
+    put(1)
+    first.replay()
+    torch.cuda.synchronize()
+    del first
+    seamalloc.validate()
+    result(refused=refused, kept=kept, end=reserved() - start)
+    """
+    )
+    assert done["refused"] and done["kept"] and done["end"] == 0
+    assert not done.record["violations"], done.record["violations"]
