@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Fewer hits than this, and a lease costs more than it saves. */
+/* Hits of a home under the heap lock before it is leased. */
 #define SM_LEASE_AFTER 8
 
 static seam_result refuse(struct sm_device *device, const char *call, CUresult code, struct sm_error *error)

@@ -116,7 +116,7 @@ struct sm_device {
     LIST_HEAD(, sm_lease) leases;                         /* that run */
     _Atomic unsigned lease_count;                         /* of them; read without a lock */
     uint64_t lease_served;                                /* hits and frees in leases that ended */
-    unsigned lease_after; /* hits in a row before a home is leased; 0: each hit leases it, for tests */
+    unsigned lease_after; /* hits before a home is leased; 0: each hit leases it, for tests */
     struct sm_fence_queue
         unrecorded; /* fences whose event could not be recorded, or must not be while a capture runs */
     TAILQ_HEAD(, sm_stream) waiting; /* streams with waiting fences */
@@ -244,7 +244,7 @@ struct sm_lease {
     struct sm_apart apart;
     struct sm_share share;
     uint64_t freed, served; /* blocks given back, and hits of all kinds, since it began */
-    unsigned hits, wait;    /* heap lock: in a row without a lease, and how many make one */
+    unsigned hits, wait;    /* heap lock: since the last lease, and how many make one */
     unsigned records;       /* that it was supplied with last */
     LIST_ENTRY(sm_lease) link;
 };
@@ -268,8 +268,8 @@ uint64_t sm_lease_settle_alloc(struct sm_request *request, CUstream stream);
 bool sm_lease_settle_free(struct sm_device *device, uint64_t address);
 /* Leases a home; heap lock held. */
 void sm_lease_begin(struct sm_lease *lease);
-/* One more hit under the heap lock, in the home of a lease (NULL: it has none): after some in a row it
- * begins. Heap lock held. */
+/* One more hit under the heap lock, in the home of a lease (NULL: it has none): after some it begins. Heap
+ * lock held. */
 static inline void sm_lease_offer(struct sm_lease *lease)
 {
     if (lease && ++lease->hits > lease->wait)

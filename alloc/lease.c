@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lease: hits in a home without the device's heap lock, so that threads on different streams go side by side.
  *
- * 1. A home of the default pool that had some hits in a row is leased: its blocks go apart from the heap
- *    (sm_home_part), and it gets a share of the statistics (stats/share.h) with room up to their peaks.
+ * 1. A home of the default pool that had some hits since its last lease is leased: its blocks go apart from
+ *    the heap (sm_home_part), and it gets a share of the statistics (stats/share.h) with room up to their
+ *    peaks.
  * 2. Its hits then take the lease's lock and nothing else. What a request needs to get there is read without
  *    a lock: the list of streams only grows, and the map of addresses tells when it changed.
  * 3. Whatever cannot be done so is done under the heap lock as ever, and that ends all leases first: a miss,
