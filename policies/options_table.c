@@ -118,7 +118,7 @@ _Static_assert(sizeof(enum sm_policy) == sizeof(unsigned) && sizeof(enum sm_peer
       "requests up to this size live in a home of their own, apart from the large ones",                     \
       NUMBER(AT(small_limit), SM_KIB, 0, 20480))                                                             \
     X("handle_mib", OURS, "MiB", "auto", "2 to 1048576",                                                     \
-      "largest handle of physical memory that a growth asks for; auto: from the size of the growth",         \
+      "largest handle of physical memory that a growth asks for; auto: by the driver work done so far",      \
       NUMBER_OR(AT(handle_bytes), SM_MIB, 2, 1048576, "auto", 0))                                            \
     X("work_percent", OURS, "percent", "75", "10 to 100000",                                                \
       "driver work aimed at, in percent of a mapping for each 20 MiB held: more is smaller handles",         \
