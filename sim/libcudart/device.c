@@ -85,26 +85,31 @@ RT_API cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attrib
     return RT_ASK(cuDeviceGetAttribute(value, (CUdevice_attribute)attribute, device));
 }
 
-static int read_attribute(int device, CUdevice_attribute attribute)
+/* Keeps the first error in *result. */
+static int read_attribute(int device, CUdevice_attribute attribute, CUresult *result)
 {
     int value = 0;
+    CUresult own = cuDeviceGetAttribute(&value, attribute, device);
 
     /* An attribute that the driver does not know reads as 0, which is what the field says then. */
-    if (cuDeviceGetAttribute(&value, attribute, device) != CUDA_SUCCESS)
-        value = 0;
-    return value;
+    if (own && own != CUDA_ERROR_INVALID_VALUE && !*result)
+        *result = own;
+    return own ? 0 : value;
 }
 
-static void fill_attributes(struct cudaDeviceProp *properties, int device)
+static CUresult fill_attributes(struct cudaDeviceProp *properties, int device)
 {
-#define FILL_INT(field, name)  properties->field = read_attribute(device, CU_DEVICE_ATTRIBUTE_##name);
-#define FILL_SIZE(field, name) properties->field = (size_t)read_attribute(device, CU_DEVICE_ATTRIBUTE_##name);
+    CUresult result = CUDA_SUCCESS;
+#define FILL_INT(field, name) properties->field = read_attribute(device, CU_DEVICE_ATTRIBUTE_##name, &result);
+#define FILL_SIZE(field, name)                                                                               \
+    properties->field = (size_t)read_attribute(device, CU_DEVICE_ATTRIBUTE_##name, &result);
     INT_PROPERTIES(FILL_INT)
     SIZE_PROPERTIES(FILL_SIZE)
 #undef FILL_INT
 #undef FILL_SIZE
     properties->memoryPoolSupportedHandleTypes =
-        (unsigned)read_attribute(device, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES);
+        (unsigned)read_attribute(device, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, &result);
+    return result;
 }
 
 RT_API cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
@@ -118,7 +123,7 @@ RT_API cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, in
     if (!error)
         error = rt_note(cuDeviceTotalMem(&properties->totalGlobalMem, device));
     if (!error)
-        fill_attributes(properties, device);
+        error = rt_note(fill_attributes(properties, device));
     return error;
 }
 

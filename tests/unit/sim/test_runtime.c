@@ -27,6 +27,20 @@ static void test_last_error(void **state)
     assert_ok(cudaFree(ptr));
 }
 
+/* cudaGetDeviceProperties: what cannot be asked is an error, not a property of 0: programs divide by them. */
+static void test_properties(void **state)
+{
+    (void)state;
+    struct cudaDeviceProp properties;
+    assert_ok(cudaGetDeviceProperties(&properties, 0));
+    assert_int_equal(properties.warpSize, 32);
+    assert_true(sim_fail_text("cuDeviceGetAttribute:5+"));
+    assert_int_equal(cudaGetDeviceProperties(&properties, 0), cudaErrorUnknown);
+    sim_fail_clear();
+    assert_int_equal(cudaGetLastError(), cudaErrorUnknown);
+    assert_ok(cudaGetDeviceProperties(&properties, 1));
+}
+
 /* cudaMallocManaged: "valid on the CPU and on all GPUs"; cudaMemPrefetchAsync and cudaMemAdvise are about it.
  */
 static void test_managed(void **state)
@@ -115,9 +129,8 @@ static void test_error_that_stays(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_last_error),
-        cmocka_unit_test(test_managed),
-        cmocka_unit_test(test_managed_refused),
+        cmocka_unit_test(test_last_error),       cmocka_unit_test(test_properties),
+        cmocka_unit_test(test_managed),          cmocka_unit_test(test_managed_refused),
         cmocka_unit_test(test_error_that_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
