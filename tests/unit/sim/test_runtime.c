@@ -27,8 +27,7 @@ static void test_last_error(void **state)
     assert_ok(cudaFree(ptr));
 }
 
-/* cudaGetDeviceProperties: what cannot be asked is an error, not a property of 0, by which programs
- * divide. */
+/* cudaGetDeviceProperties: what cannot be asked is an error, not a property of 0: programs divide by them. */
 static void test_properties(void **state)
 {
     (void)state;
