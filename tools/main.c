@@ -116,9 +116,9 @@ static int replay(int argc, char **argv)
     if (arguments.parts)
         arguments.config.partial = SIM_PARTIAL_INNER;
     if (!arguments.json)
-        printf("simulated device, cost preset %s; MiB\n%-40s %-10s %9s %9s %9s\n",
+        printf("simulated device, cost preset %s; MiB\n%-40s %-10s %9s %9s %9s %11s\n",
                arguments.config.cost ? arguments.config.cost : "h100", "trace", "policy", "allocated",
-               "reserved", "use");
+               "reserved", "use", "driver time");
     for (int i = optind; i < argc; i++)
         for (int p = 0; p < arguments.policy_count; p++) {
             json_t *row =

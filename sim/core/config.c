@@ -217,11 +217,8 @@ static bool read_cost(struct sim_config *config)
 {
     char text[320];
     config->cost = getenv("SEAMALLOC_SIM_COST");
-    if (!sim_cost_load(config->cost, config, text, sizeof text - 64)) {
-        strncat(text, "; want h100, a100, a100-worst, small, zero or a cost file",
-                sizeof text - strlen(text) - 1);
+    if (!sim_cost_load(config->cost, config, text, sizeof text))
         return complain("SEAMALLOC_SIM_COST", config->cost, text);
-    }
     for (enum sim_term term = 0; term < SIM_TERM_COUNT; term++) {
         const char *value = getenv(sim_term_variable(term));
         if (value && !sim_term_set(config, term, value, text, sizeof text))

@@ -50,6 +50,13 @@ def test_exit_codes_and_exceptions_are_the_scripts(run):
     assert json.loads(out.read_text())["devices"], "the statistics are there whichever way the script ends"
 
 
+def test_statistics_lie_where_the_command_was_given(run):
+    script = "import os, torch; os.mkdir('below'); os.chdir('below'); torch.ones(1, device='cuda')"
+    (run.folder / "moves.py").write_text(script)
+    run.command(sys.executable, "-m", "seamalloc", "run", "--stats", "stats.json", "moves.py")
+    assert json.loads((run.folder / "stats.json").read_text())["devices"]
+
+
 def test_a_script_that_uses_no_device_leaves_no_zeros(run):
     (run.folder / "idle.py").write_text("print('idle')\n")
     out = run.folder / "stats.json"

@@ -60,7 +60,8 @@ def run(policy: str | None, stats: Path | None, trace: Path | None, script: Path
     for file, option in (stats, "--stats"), (trace, "--trace"):
         if file is not None and not os.access(file.absolute().parent, os.W_OK):
             raise click.BadParameter(f"the folder of {file} does not exist or cannot be written", param_hint=option)
-    return Job(script, arguments, policy, stats, trace)
+    # The script may go to another folder before they are written.
+    return Job(script, arguments, policy, stats and stats.absolute(), trace and trace.absolute())
 
 
 @cli.command()
@@ -101,7 +102,7 @@ def execute(job: Job) -> None:
     if job.trace is None:
         seamalloc.install(job.policy)
     else:
-        seamalloc.install(job.policy, trace=str(job.trace.absolute()))
+        seamalloc.install(job.policy, trace=str(job.trace))
     sys.argv = [str(job.script), *job.arguments]
     # What `python -m` or a console script put there is the command's folder, not the script's.
     sys.path[0] = str(job.script.resolve().parent)
