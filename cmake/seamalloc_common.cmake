@@ -14,7 +14,9 @@ if(SEAMALLOC_WERROR)
 endif()
 if(SEAMALLOC_SANITIZE)
   target_compile_options(seam_options INTERFACE -fsanitize=${SEAMALLOC_SANITIZE} -fno-omit-frame-pointer
-                                                -fno-sanitize-recover=all)
+                                                -fno-sanitize-recover=all
+                         # Programs in C load the plug-in: they have no part of the sanitizer that is for C++ alone.
+                         $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=function,vptr>)
   target_link_options(seam_options INTERFACE -fsanitize=${SEAMALLOC_SANITIZE})
 endif()
 
