@@ -85,6 +85,13 @@ static inline void unmap_each(CUdeviceptr base, size_t size, unsigned count)
         assert_ok(cuMemUnmap(base + i * size, size));
 }
 
+/* The test cannot run on this device: says why. */
+#define CONTRACT_SKIP(why)                                                                                   \
+    do {                                                                                                     \
+        print_message("%s\n", why);                                                                          \
+        skip();                                                                                              \
+    } while (0)
+
 /* Runs the tests of an array, with the context; skips the program where there is no device. */
 #define RUN_CONTRACT(tests)                                                                                  \
     do {                                                                                                     \

@@ -22,7 +22,7 @@ static void test_managed(void **state)
     CUmemLocation device = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
     assert_ok(cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 0));
     if (!can || cuMemAllocManaged(&ptr, 1 << 20, CU_MEM_ATTACH_GLOBAL))
-        skip();
+        CONTRACT_SKIP("no managed memory");
     assert_int_equal(attribute(CU_POINTER_ATTRIBUTE_IS_MANAGED, ptr) & 0xff, 1);
     assert_ok(cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, ptr));
     memset(host, 3, 1 << 20);

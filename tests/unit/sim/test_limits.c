@@ -283,8 +283,10 @@ static void test_host_runs_out_of_maps(void **state)
     begin(&config);
     FILE *file = fopen("/proc/sys/vm/max_map_count", "r");
     long most = 0;
-    if (!file || fscanf(file, "%ld", &most) != 1 || most > N)
+    if (!file || fscanf(file, "%ld", &most) != 1 || most > N) {
+        print_message("the system sets no limit that this test can reach\n");
         skip();
+    }
     fclose(file);
     CUmemGenericAllocationHandle handle = create(SMALL);
     CUdeviceptr base = reserve((size_t)N * SMALL);
