@@ -300,6 +300,9 @@ seam_result sm_pool_record_stream(struct sm_device *device, uint64_t address, CU
                                   struct sm_error *error);
 /* The LIVE block that holds an address; heap lock held. NULL if none. Slow. */
 struct sm_block *sm_pool_block_of(struct sm_device *device, uint64_t address);
+/* The free range that serves a request at home by rules that need nothing but the home, or NULL. Requires:
+ * the heap lock, or that of the home's lease. */
+struct sm_block *sm_pool_find(const struct sm_options *options, struct sm_home *home, uint64_t size);
 /* Best fit at home; heap lock held. Returns: the LIVE block, or NULL. */
 struct sm_block *sm_pool_hit(struct sm_request *request);
 /* The statistics of a block just handed out; heap lock held. */

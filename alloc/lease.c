@@ -155,15 +155,6 @@ static void note_spread(struct sm_lease *lease, uint64_t ranges, uint64_t held)
                     (int64_t)(lease->apart.counts.held - held));
 }
 
-/* The free range that serves a request at home by rules that need nothing but the home; NULL if none does. */
-static struct sm_block *find(const struct sm_options *options, struct sm_home *home, uint64_t size)
-{
-    struct sm_block *block = sm_home_best_fit(home, size);
-    if (block && options->policy == SM_POLICY_EXPANDABLE)
-        block = sm_home_sheltered_fit(block);
-    return block && sm_fit_allows(options, size, block->size) ? block : NULL;
-}
-
 /* What taking the low end of a range adds to held ranges and bytes: whole handles that are broken. */
 static struct sm_spread spread_of_take(const struct sm_block *range, uint64_t size)
 {
@@ -193,7 +184,7 @@ static struct sm_block *take(struct sm_lease *lease, uint64_t requested, uint64_
 {
     const struct sm_options *options = &lease->device->options;
     const uint64_t ranges = lease->apart.counts.held_ranges, held = lease->apart.counts.held;
-    struct sm_block *block = find(options, lease->home, size);
+    struct sm_block *block = sm_pool_find(options, lease->home, size);
     if (!block)
         return NULL;
     bool split = sm_fit_splits(options, size, block->size);
@@ -293,7 +284,7 @@ enum sm_lease_answer sm_lease_free(struct sm_device *device, uint64_t address)
 static bool leaves_alone(const struct sm_request *request, struct sm_lease *lease)
 {
     struct sm_device *device = request->device;
-    const struct sm_block *range = find(&device->options, lease->home, request->size);
+    const struct sm_block *range = sm_pool_find(&device->options, lease->home, request->size);
     if (!range)
         return false;
     uint64_t size = sm_fit_splits(&device->options, request->size, range->size) ? request->size : range->size;

@@ -15,13 +15,19 @@
 #include "policies/fit.h"
 #include "policies/rounding.h"
 
+struct sm_block *sm_pool_find(const struct sm_options *options, struct sm_home *home, uint64_t size)
+{
+    struct sm_block *block = sm_home_best_fit(home, size);
+    if (block && options->policy == SM_POLICY_EXPANDABLE)
+        block = sm_home_sheltered_fit(block);
+    return block && sm_fit_allows(options, size, block->size) ? block : NULL;
+}
+
 struct sm_block *sm_pool_hit(struct sm_request *request)
 {
     const struct sm_options *options = &request->device->options;
-    struct sm_block *block = sm_home_best_fit(request->home, request->size);
-    if (block && options->policy == SM_POLICY_EXPANDABLE)
-        block = sm_home_sheltered_fit(block);
-    if (!block || !sm_fit_allows(options, request->size, block->size))
+    struct sm_block *block = sm_pool_find(options, request->home, request->size);
+    if (!block)
         return sm_stitch_applies(request) ? sm_stitch_reuse(request) : NULL;
     bool split = sm_fit_splits(options, request->size, block->size);
     if (split && !sm_heap_prepare(&request->device->heap, 1))

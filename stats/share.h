@@ -42,8 +42,7 @@ static inline bool sm_flow_holds(const struct sm_flow left[SM_KIND_COUNT], enum 
 }
 
 /* Returns: false, and nothing is shared, when thread phases are open or a level is at its peak since nothing
- * was freed. most_bytes: how far allocated bytes may
- * rise for other reasons than peaks. */
+ * was freed. most_bytes: how far allocated bytes may rise for other reasons than peaks. */
 bool sm_share_open(struct sm_stats *stats, struct sm_share *share, enum sm_kind kind, int64_t most_bytes);
 /* Grants the share half of what there is beside the open ones, once more. Requires: as open. */
 void sm_share_widen(struct sm_stats *stats, struct sm_share *share, int64_t most_bytes);

@@ -213,14 +213,13 @@ static inline size_t sm_apart_records(const struct sm_apart *apart)
 }
 
 /* Makes sure that the next extent can be added, with room in its tables for `mapped` bytes in `handles`
- * handles; a promise of one
- * block record is part of it. Returns: false when out of host memory; nothing changed. */
+ * handles; a promise of one block record is part of it. Returns: false when out of host memory; nothing
+ * changed. */
 bool sm_extent_ready(struct sm_heap *heap, uint64_t mapped, uint32_t handles);
 /* The extent is not added after all: the promise is over, the record is kept for the next. */
 void sm_extent_unready(struct sm_heap *heap);
 /* Adds a reservation, or a plain allocation, as one UNMAPPED block. Returns: NULL when out of host memory:
- * not after
- * sm_extent_ready().
+ * not after sm_extent_ready().
  * Requires: base and size are multiples of the granularity. */
 struct sm_extent *sm_extent_add(struct sm_home *home, uint64_t base, uint64_t size);
 struct sm_extent *sm_extent_add_plain(struct sm_home *home, uint64_t base, uint64_t size);

@@ -6,7 +6,8 @@
  * 2. It gets the range's low end; the rest stays free.
  * 3. A block that comes back joins its free neighbours, byte for byte, across the borders of handles.
  *
- * Cost: O(log n) for n free ranges of the home. Protected by: the device's heap lock. */
+ * Cost: O(log n) for n free ranges of the home. Protected by: the device's heap lock, or,
+ * while the home is leased, the lease's. */
 #include "alloc/heap/internal.h"
 #include "alloc/heap/view.h"
 #include "base/align.h"
